@@ -1,0 +1,96 @@
+# The task runner. `make` alone lists the targets; `make up` and `make test` are the two that matter.
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+JOBS ?= auto
+MINUTES ?= 1
+
+# Caches stay in the repository folder, so nothing outside it is touched.
+export UV_CACHE_DIR ?= $(CURDIR)/.cache/uv
+export UV_PYTHON_DOWNLOADS := never
+export PYTHON
+
+PYTEST := $(BIN)/python -m pytest
+SEEDED := $(if $(SEED),-p randomly --randomly-seed=$(SEED))
+
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
+
+up: venv ## start the embedded stack (not there yet: says what is missing and exits 2)
+	@echo "make up: the embedded stack is not part of this version yet." >&2
+	@echo "Missing: embedded PostgreSQL and NATS, server, worker, gateway, web UI." >&2
+	@echo "What works today is the playbook language: $(BIN)/noetl --help" >&2
+	@exit 2
+
+test: lint types imports docs-check ## every gate and every test, in random order (SEED=n repeats an order, JOBS=n)
+	$(PYTEST) -n $(JOBS) $(SEEDED)
+
+check: test cover bench-quick ## test, the coverage floors and the quick benchmarks
+
+venv: $(READY) ## make .venv from requirements.lock (PYTHON=... picks the interpreter)
+
+$(READY): requirements.lock pyproject.toml scripts/venv.sh
+	@sh scripts/venv.sh $(VENV)
+	@touch $@
+
+fmt: venv ## rewrite the code as the formatter wants it
+	$(BIN)/ruff check --fix --exit-zero --quiet
+	$(BIN)/ruff format
+
+lint: venv ## ruff, formatting, spelling
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/codespell
+
+types: venv ## mypy, strict
+	$(BIN)/mypy
+
+imports: venv ## the import contracts: layers, purity, owners, cycles
+	$(BIN)/lint-imports --no-logo --cache-dir .cache/imports
+
+unit: venv ## the unit tests alone
+	$(PYTEST) -n $(JOBS) $(SEEDED) tests/unit
+
+cover: venv ## the tests with coverage: dsl 100 %, everything 90 %
+	$(PYTEST) -n $(JOBS) $(SEEDED) --cov --cov-report= --quiet
+	$(BIN)/coverage report --include='src/noetl/dsl/*' --fail-under=100
+	$(BIN)/coverage report --fail-under=90
+
+docs: venv ## write the generated pages of docs/reference
+	$(BIN)/python scripts/reference.py
+
+docs-check: venv ## fail when a generated page is stale or a link is dead
+	$(BIN)/python scripts/reference.py --check
+
+bench: venv ## all benchmarks
+	$(BIN)/python -m bench all
+
+bench-quick: venv ## the benchmarks that take less than three minutes
+	$(BIN)/python -m bench quick
+
+fuzz: venv ## random text against loader, checker and templates (MINUTES=n, SEED=n)
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+sizes: venv ## the longest files and functions, and the counts that should only go down
+	@$(BIN)/python scripts/sizes.py
+
+lock: ## resolve pyproject.toml into requirements.lock (UPGRADE=1 takes newer versions)
+	@test -x $(BIN)/uv || $(MAKE) venv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --all-extras --no-annotate \
+	  --no-emit-index-url --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) pyproject.toml -o requirements.lock
+
+lock-check: venv ## fail when requirements.lock does not fit pyproject.toml (offline)
+	$(PYTEST) -q tests/gates/test_lock.py
+
+changelog: venv ## show what the next release says, from changes/
+	$(BIN)/towncrier build --draft
+
+clean: ## remove everything that make made
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* build dist
+	find src tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: help up test check venv fmt lint types imports unit cover docs docs-check bench bench-quick fuzz sizes lock \
+  lock-check changelog clean

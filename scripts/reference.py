@@ -1,0 +1,101 @@
+"""Writes the generated pages of docs/reference, or checks them and every link."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from noetl.settings import SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTE = "<!-- Written by `make docs`; do not edit. -->"
+
+# Pages outside docs/ that carry links too.
+FRONT = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
+FENCE = re.compile(r"^(```|~~~).*?^\1\s*$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+HEADING = re.compile(r"^#{1,6}\s+(?P<text>.+?)\s*$", re.MULTILINE)
+
+
+def settings_page() -> str:
+    """The table of environment variables."""
+    rows = (
+        f"| `{s.name}` | {s.kind} | {f'`{s.default}`' if s.default else '-'} "
+        f"| {', '.join(s.processes)} | {s.meaning} |"
+        for s in SETTINGS
+    )
+    return page(
+        "Settings",
+        "Every environment variable that NoETL reads.",
+        "A `NOETL_*` name that is not in this table is a warning with the nearest known name.",
+        "",
+        "| name | type | default | read by | meaning |",
+        "|---|---|---|---|---|",
+        *rows,
+    )
+
+
+def page(title: str, *lines: str) -> str:
+    """Text of a page with its heading and the note that it is generated."""
+    return "\n".join((f"# {title}", "", NOTE, "", *lines, ""))
+
+
+PAGES = {"docs/reference/settings.md": settings_page}
+
+
+def stale() -> Iterator[str]:
+    """One sentence per generated page that differs from its file."""
+    for name, render in PAGES.items():
+        path = ROOT / name
+        if not path.exists() or path.read_text(encoding="utf-8") != render():
+            yield f"{name} is stale; run `make docs`"
+
+
+def dead_links(root: Path, paths: Iterable[Path]) -> Iterator[str]:
+    """One sentence per link inside the repository to a file or heading that is not there."""
+    for path in paths:
+        for match in LINK.finditer(FENCE.sub("", path.read_text(encoding="utf-8"))):
+            target, _, anchor = match["target"].partition("#")
+            if ":" in target:
+                continue
+            goal = (path.parent / target).resolve() if target else path
+            if not goal.exists():
+                yield f"{path.relative_to(root)}: no file {match['target']}"
+            elif anchor and anchor not in anchors(goal):
+                yield f"{path.relative_to(root)}: no heading {match['target']}"
+
+
+def anchors(path: Path) -> set[str]:
+    """The names that a link into a page may use."""
+    text = FENCE.sub("", path.read_text(encoding="utf-8"))
+    return {slug(match["text"]) for match in HEADING.finditer(text)}
+
+
+def slug(heading: str) -> str:
+    """A heading as renderers of Markdown name it."""
+    kept = re.sub(r"[^\w\- ]", "", heading.lower())
+    return kept.replace(" ", "-")
+
+
+def main(arguments: list[str]) -> int:
+    """Write the pages, or with --check compare them and follow the links."""
+    if arguments != ["--check"]:
+        for name, render in PAGES.items():
+            path = ROOT / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(render(), encoding="utf-8")
+        return 0
+    front = [ROOT / name for name in FRONT]
+    problems = [*stale(), *dead_links(ROOT, [*front, *sorted((ROOT / "docs").rglob("*.md"))])]
+    for problem in problems:
+        print(f"docs: {problem}", file=sys.stderr)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

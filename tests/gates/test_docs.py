@@ -1,0 +1,120 @@
+import importlib.util
+import re
+
+import pytest
+
+MAP_LINE = re.compile(r"^(?P<indent> *)(?P<name>\w+(?:/|\.py))(?: |$)", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def reference(root):
+    spec = importlib.util.spec_from_file_location("reference", root / "scripts" / "reference.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_readme_names_the_two_commands(root):
+    readme = (root / "README.md").read_text(encoding="utf-8")
+
+    assert "`make up`" in readme
+    assert "`make test`" in readme
+
+
+def test_the_readme_shows_files_that_exist(root):
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"examples/[\w./-]+\.yaml", readme))
+
+    assert named
+    assert [name for name in sorted(named) if not (root / name).exists()] == []
+
+
+def test_the_architecture_page_fits_on_150_lines(root):
+    assert len((root / "ARCHITECTURE.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+def test_the_package_tree_of_the_architecture_page_equals_the_folders(root):
+    page = (root / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    block = page.split("## Package tree")[1].split("```")[1]
+    source = root / "src" / "noetl"
+    folders = {
+        path.parent.relative_to(source.parent).as_posix() + "/" for path in source.rglob("*.py")
+    }
+    modules = {f"noetl/{path.name}" for path in source.glob("*.py") if path.name != "__init__.py"}
+
+    assert _listed(block) == sorted(folders | modules)
+
+
+def test_the_layers_of_the_architecture_page_are_those_of_the_contract(root, config):
+    page = (root / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    block = page.split("## Layers")[1].split("```")[1]
+
+    contract = config["tool"]["importlinter"]["contracts"][0]
+    assert block.strip().splitlines() == contract["layers"]
+
+
+def test_the_map_in_the_package_names_every_package(root):
+    text = (root / "src" / "noetl" / "__init__.py").read_text(encoding="utf-8")
+    source = root / "src" / "noetl"
+    names = {
+        p.stem for p in source.iterdir() if p.stem[0] != "_" and (p.is_dir() or p.suffix == ".py")
+    }
+
+    assert sorted(re.findall(r"^`(\w+)` ", text, re.MULTILINE)) == sorted(names)
+
+
+def test_every_decision_is_in_the_index_and_on_one_page(root):
+    folder = root / "docs" / "adr"
+    pages = sorted(path for path in folder.glob("*.md") if path.name != "README.md")
+    index = (folder / "README.md").read_text(encoding="utf-8")
+
+    assert re.findall(r"\]\((\d{4}-[\w-]+\.md)\)", index) == [path.name for path in pages]
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+        assert headings == ["Context", "Decision", "Consequences"], page.name
+        assert len(text.splitlines()) <= 60, page.name
+
+
+def test_a_stale_page_is_found(reference, monkeypatch):
+    monkeypatch.setitem(reference.PAGES, "docs/reference/settings.md", lambda: "# Other\n")
+
+    assert list(reference.stale()) == ["docs/reference/settings.md is stale; run `make docs`"]
+
+
+def test_a_dead_link_is_found(reference, tmp_path):
+    (tmp_path / "b.md").write_text("# A title\n")
+    page = tmp_path / "a.md"
+    page.write_text("[1](b.md#a-title) [2](c.md) [3](b.md#other) [4](https://example.com)\n")
+
+    assert list(reference.dead_links(tmp_path, [page])) == [
+        "a.md: no file c.md",
+        "a.md: no heading b.md#other",
+    ]
+
+
+def test_every_environment_name_that_is_read_is_in_the_table(root):
+    from noetl.settings import SETTINGS  # noqa: PLC0415 - read beside the text it is compared with
+
+    text = (root / "src" / "noetl" / "settings.py").read_text(encoding="utf-8")
+    read = set(re.findall(r'env\.get\("(\w+)"|"(\w+)" in env|env\["(\w+)"\]', text))
+
+    assert {name for names in read for name in names if name} == {s.name for s in SETTINGS}
+
+
+def test_every_fragment_of_the_changelog_has_a_known_kind(root, config):
+    kinds = {kind["directory"] for kind in config["tool"]["towncrier"]["type"]}
+    fragments = [p for p in (root / "changes").iterdir() if p.name != "README.md"]
+
+    assert [
+        p.name for p in fragments if p.name.rsplit(".", 2)[1:] not in [[k, "md"] for k in kinds]
+    ] == []
+
+
+def _listed(block):
+    found, parents = [], []
+    for match in MAP_LINE.finditer(block):
+        depth = len(match["indent"]) // 2
+        parents = [*parents[:depth], match["name"]]
+        found.append("".join(parents))
+    return sorted(found)

@@ -1,0 +1,106 @@
+import pytest
+
+BROKEN = 1
+
+
+def test_the_product_keeps_every_contract(run, tree):
+    exit_code, output = _contracts(run, tree)
+
+    assert exit_code == 0, output
+
+
+PLANTED = [
+    ("noetl/errors.py", "import noetl.settings", "The map"),
+    ("noetl/settings.py", "import noetl.dsl", "The map"),
+    ("noetl/dsl/planted.py", "import noetl.cli", "The map"),
+    ("noetl/worker/__init__.py", "import noetl.cli", "The map"),
+    ("noetl/helpers/__init__.py", "", "The map"),
+    ("noetl/planted.py", "", "The map"),
+    ("noetl/dsl/planted.py", "import os", "The core is pure"),
+    ("noetl/dsl/planted.py", "from os import path", "The core is pure"),
+    ("noetl/dsl/planted.py", "import time", "The core is pure"),
+    ("noetl/dsl/planted.py", "import asyncio", "The core is pure"),
+    ("noetl/dsl/planted.py", "import logging.config", "The core is pure"),
+    ("noetl/dsl/planted.py", "import noetl.settings", "The core is pure"),
+    ("noetl/cli/planted.py", "import re2", "One owner: the regular expression engine"),
+    ("noetl/cli/planted.py", "import yaml", "One owner: PyYAML"),
+    ("noetl/dsl/planted.py", "from ruamel.yaml import YAML", "One owner: ruamel.yaml"),
+    ("noetl/dsl/planted.py", "import rich.table", "One owner: typer and rich"),
+    ("noetl/dsl/planted.py", "import typer", "One owner: typer and rich"),
+    ("noetl/cli/planted.py", "import cronsim", "One owner: cronsim"),
+]
+
+
+@pytest.mark.parametrize(("name", "line", "contract"), PLANTED)
+def test_a_planted_import_breaks_its_contract(run, tree, name, line, contract):
+    _plant(tree / name, line)
+
+    exit_code, output = _contracts(run, tree)
+
+    assert exit_code == BROKEN
+    assert contract in _broken(output)
+
+
+def test_two_modules_that_import_each_other_break_the_contract(run, tree):
+    _plant(tree / "noetl/dsl/one.py", "import noetl.dsl.two")
+    _plant(tree / "noetl/dsl/two.py", "import noetl.dsl.one")
+
+    exit_code, output = _contracts(run, tree)
+
+    assert exit_code == BROKEN
+    assert "No cycles" in _broken(output)
+
+
+def test_a_layer_stands_in_parentheses_only_while_its_package_is_not_written(root, config):
+    layers = _contract(config, "The map")["layers"]
+    names = [name.strip() for layer in layers for name in layer.split("|")]
+    source = root / "src" / "noetl"
+    optional = [name.strip("()") for name in names if name.startswith("(")]
+
+    assert [n for n in optional if (source / n).exists() or (source / f"{n}.py").exists()] == []
+
+
+def test_the_pure_contract_covers_every_impure_package_that_is_written(root, config):
+    contract = _contract(config, "The core is pure")
+    source = root / "src" / "noetl"
+
+    def written(*names):
+        return {
+            f"noetl.{n}" for n in names if (source / n).exists() or (source / f"{n}.py").exists()
+        }
+
+    assert written("dsl", "engine") == set(contract["source_modules"])
+    assert written("settings", "telemetry", "clock") <= set(contract["forbidden_modules"])
+
+
+def test_every_vendor_library_has_an_owner(config):
+    owned = {
+        module
+        for contract in config["tool"]["importlinter"]["contracts"]
+        if contract["name"].startswith("One owner")
+        for module in contract["protected_modules"]
+    }
+    modules = {"google-re2": "re2", "pyyaml": "yaml", "ruamel.yaml": "ruamel"}
+    data_only = {"tzdata"}
+    direct = {d.split(">")[0].strip() for d in config["project"]["dependencies"]} - data_only
+
+    assert {modules.get(name, name) for name in direct} == owned
+
+
+def _contract(config, name):
+    contracts = config["tool"]["importlinter"]["contracts"]
+    return next(contract for contract in contracts if contract["name"].startswith(name))
+
+
+def _plant(path, line):
+    path.parent.mkdir(exist_ok=True)
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    path.write_text(f"{before}\n{line}\n", encoding="utf-8")
+
+
+def _contracts(run, tree):
+    return run("lint-imports", "--no-logo", "--no-cache", cwd=tree)
+
+
+def _broken(output):
+    return "\n".join(line for line in output.splitlines() if line.endswith("BROKEN"))

@@ -1,0 +1,85 @@
+import re
+import subprocess
+
+import pytest
+
+TARGET = re.compile(r"^(?P<name>[a-z][a-z-]*):(?!=)", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def makefile(root):
+    return (root / "Makefile").read_text(encoding="utf-8")
+
+
+def test_make_alone_lists_every_target_with_one_line(root, makefile):
+    listed = [line.split(maxsplit=1) for line in _make(root).stdout.splitlines()]
+
+    assert sorted(name for name, _ in listed) == sorted(TARGET.findall(makefile))
+    assert [name for name, sentence in listed if not sentence.strip()] == []
+
+
+def test_every_target_is_phony(makefile):
+    phony = makefile.split(".PHONY:")[1].replace("\\\n", " ").split()
+
+    assert sorted(phony) == sorted(TARGET.findall(makefile))
+
+
+def test_make_up_says_what_is_missing_and_fails(root):
+    done = _make(root, "up", "--assume-old=.venv/.ready")
+
+    assert done.returncode == 2
+    assert done.stdout == ""
+    for part in ("PostgreSQL", "NATS", "server", "worker", "gateway"):
+        assert part in done.stderr
+
+
+def test_a_python_that_does_not_work_is_one_clear_sentence(root, tmp_path):
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"PYTHON=no-such-python sh scripts/venv.sh {tmp_path / 'venv'}"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    assert done.stderr == ("venv: PYTHON=no-such-python is not a working Python 3.11 or newer.\n")
+
+
+def test_a_machine_without_python_is_one_clear_sentence(root, tmp_path):
+    script = root / "scripts" / "venv.sh"
+    done = subprocess.run(
+        [
+            "/bin/sh",
+            "-c",
+            f"unset PYTHON; PATH={tmp_path}; . {script}",
+            "sh",
+            str(tmp_path / "venv"),
+        ],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    assert "no Python 3.11 or newer was found" in done.stderr
+
+
+def test_continuous_integration_runs_make_test(root):
+    path = root / ".ci" / "run"
+    lines = path.read_text(encoding="utf-8").splitlines()
+
+    assert lines[:2] == ["#!/usr/bin/env bash", "set -euo pipefail"]
+    assert [line for line in lines if line.startswith("make")] == ["make test"]
+    assert path.stat().st_mode & 0o111
+
+
+def _make(root, *arguments):
+    return subprocess.run(
+        ["/usr/bin/env", "make", "--no-print-directory", *arguments],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
