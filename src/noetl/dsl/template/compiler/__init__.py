@@ -1,0 +1,1 @@
+"""Nodes to closures over a frame, one Python call per node when they are evaluated."""

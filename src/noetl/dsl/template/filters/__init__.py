@@ -1,0 +1,1 @@
+"""The filters of templates, one module per kind of value they work on."""

@@ -1,0 +1,1 @@
+"""Text to nodes: the lexer and the parsers of expressions and statements."""
