@@ -1,0 +1,230 @@
+"""Whole-document rules of a Playbook: names, targets, loops, schedules, versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from noetl.dsl.check import templates
+from noetl.dsl.cron import cron_fault, timezone_fault
+from noetl.dsl.metadata import is_path
+from noetl.dsl.names import SCOPES
+from noetl.dsl.shape import nearest
+from noetl.dsl.shape.reader import value_at
+from noetl.dsl.tasks import Subscription as SubscriptionTask
+from noetl.dsl.tasks import Transfer
+from noetl.dsl.tasks.errors import ERROR_KINDS
+
+if TYPE_CHECKING:
+    from noetl.dsl.playbook.document import Playbook, Trigger
+    from noetl.dsl.playbook.step import Step
+    from noetl.dsl.shape import Model
+    from noetl.dsl.shape.reader import Reader
+    from noetl.dsl.tasks.task import Action, Task
+    from noetl.dsl.yaml import Place
+
+END = "end"
+_PREVIOUS = frozenset({"previous", "prev"})
+_SOURCE_FIELDS = {
+    "nats": ("stream", "consumer"),
+    "kafka": ("topic", "group"),
+    "pubsub": ("subscription",),
+}
+
+
+class PlaybookCheck:
+    """The rules over one Playbook."""
+
+    def __init__(self, playbook: Playbook, reader: Reader) -> None:
+        self._playbook = playbook
+        self._reader = reader
+        self._steps = {step.name: step for step in playbook.workflow if step.name}
+
+    def run(self) -> None:
+        """Check what only the whole document can tell."""
+        playbook = self._playbook
+        self._path()
+        self._unique(((step.name, step, "step") for step in playbook.workflow), "step")
+        self._unique(((task.name, task, "name") for task in playbook.workbook), "workbook task")
+        self._unique(((item.name, item, "name") for item in playbook.keychain), "keychain entry")
+        self._unique(((item.name, item, "name") for item in playbook.triggers), "trigger")
+        for step in playbook.workflow:
+            self._step(step)
+        for entry in playbook.workbook:
+            self._task(entry.tool, None)
+        self._executor()
+        self._reachable()
+        self._defaults()
+        for trigger in playbook.triggers:
+            self._trigger(trigger)
+        templates.check(playbook, self._reader)
+
+    def _at(self, model: Model, name: str) -> Place:
+        return model.place.child(value_at(model.place), name)
+
+    def _path(self) -> None:
+        metadata = self._playbook.metadata
+        if metadata.path is None and metadata.name and not is_path(metadata.name):
+            hint = "add `metadata.path`, or use a name that is a path"
+            message = f"the name `{metadata.name[:80]}` cannot be the catalog path"
+            self._reader.report("DSL016", message, self._at(metadata, "name"), hint=hint)
+
+    def _unique(self, items: Iterable[tuple[str, Model, str]], what: str) -> None:
+        seen: set[str] = set()
+        for name, model, key in items:
+            if name and name in seen:
+                message = f"another {what} is named `{name}`"
+                self._reader.report("DSL017", message, self._at(model, key))
+            seen.add(name)
+
+    # ------------------------------------------------------------------ steps
+
+    def _step(self, step: Step) -> None:
+        if step.name in SCOPES:
+            message = (
+                f"`{step.name}` is also a scope; templates read the step as `steps.{step.name}`"
+            )
+            self._reader.report("DSL110", message, self._at(step, "step"))
+        for index, arc in enumerate(step.arcs):
+            if arc.step and arc.step != END and arc.step not in self._steps:
+                self._unknown_step(arc.step, self._at(arc, "step"), f"arc {index + 1}")
+        if step.loop is not None:
+            self._loop(step)
+        single = step.tools[0] if step.tools and not step.is_pipeline else None
+        if step.output is not None and single is not None and single.output is not None:
+            message = "`output` stands on the step and on its tool"
+            self._reader.report("DSL033", message, self._at(step, "output"), on_key=True)
+        self._pipeline(step)
+
+    def _unknown_step(self, name: str, place: Place, where: str) -> None:
+        hint = nearest(name, [*self._steps, END])
+        self._reader.report("DSL018", f"{where} names no step: `{name[:80]}`", place, hint=hint)
+
+    def _loop(self, step: Step) -> None:
+        loop = step.loop
+        if loop is None:
+            return
+        mode = loop.spec.mode if loop.spec else None
+        if mode == "cursor" and loop.cursor is None and loop.spec:
+            hint = "add `cursor`, or use `sequential` or `parallel`"
+            message = "mode `cursor` needs `cursor`"
+            self._reader.report("DSL039", message, self._at(loop.spec, "mode"), hint=hint)
+        if loop.cursor is not None and mode not in {None, "cursor"} and loop.spec:
+            message = f"a cursor does not run in mode `{mode}`"
+            self._reader.report("DSL039", message, self._at(loop.spec, "mode"), hint="omit `mode`")
+        if loop.spec and loop.spec.frame and loop.cursor is None:
+            message = "`frame` needs `cursor`"
+            self._reader.report("DSL039", message, self._at(loop.spec, "frame"), on_key=True)
+        if loop.cursor is not None and loop.cursor.kind != "nats" and loop.cursor.claim is None:
+            message = f"a {loop.cursor.kind} cursor needs `claim`"
+            self._reader.report("DSL051", message, loop.cursor.place, into=True)
+        for name in step.set:
+            if name.startswith("iter."):
+                place = self._at(step, "set").child(step.set, name)
+                self._reader.report("DSL032", f"`{name}` in the `set` of a loop step", place,
+                                    on_key=True)  # fmt: skip
+        if mode == "parallel" or loop.cursor is not None:
+            self._parallel_writes(step)
+
+    def _parallel_writes(self, step: Step) -> None:
+        for task in step.tools:
+            owners: list[Task | Action] = [task, *(rule.then for rule in task.rules)]
+            for owner in owners:
+                for name in owner.set:
+                    if name.startswith("ctx."):
+                        place = self._at(owner, "set").child(owner.set, name)
+                        message = f"`{name}` is written by iterations that run together"
+                        self._reader.report("DSL112", message, place, on_key=True)
+
+    def _pipeline(self, step: Step) -> None:
+        names = [task.name for task in step.tools] if step.is_pipeline else []
+        seen: set[str] = set()
+        for task in step.tools:
+            if step.is_pipeline and task.name in seen:
+                message = f"another task of this pipeline is named `{task.name}`"
+                self._reader.report("DSL034", message, self._at(task, "name"))
+            seen.add(task.name)
+            self._task(task, names)
+
+    # ------------------------------------------------------------------ tasks
+
+    def _task(self, task: Task, names: list[str] | None) -> None:
+        for rule in task.rules:
+            self._action(rule.then, names)
+        if task.spec and task.spec.retry:
+            for index, kind in enumerate(task.spec.retry.kinds):
+                if kind not in ERROR_KINDS:
+                    place = self._at(task.spec.retry, "kinds")
+                    box = place.container
+                    inner = box["kinds"] if isinstance(box, Mapping) else None
+                    message = f"`{kind[:80]}` is not an error kind"
+                    hint = nearest(kind, ERROR_KINDS)
+                    self._reader.report("DSL039", message, place.child(inner, index), hint=hint)
+        if isinstance(task, SubscriptionTask) and task.operation in {"poll", "drain"}:
+            for name in _SOURCE_FIELDS.get(task.source, ()):
+                if getattr(task, name) is None:
+                    message = f"`{task.source}` needs `{name}`"
+                    self._reader.report("DSL051", message, task.place, into=True)
+        if isinstance(task, Transfer) and task.mode == "upsert" and not task.key_:
+            message = "mode `upsert` needs `key`"
+            self._reader.report("DSL039", message, self._at(task, "mode"))
+
+    def _action(self, action: Action, names: list[str] | None) -> None:
+        if action.do != "jump":
+            return
+        if action.to is None:
+            self._reader.report("DSL037", "`jump` needs `to`", action.place, into=True)
+        elif names is not None and action.to not in names and action.to not in _PREVIOUS:
+            hint = nearest(action.to, [*names, "previous"])
+            message = f"`jump` names no task of this pipeline: `{action.to[:80]}`"
+            self._reader.report("DSL018", message, self._at(action, "to"), hint=hint)
+
+    # ------------------------------------------------------------------ the run
+
+    def _executor(self) -> None:
+        executor = self._playbook.executor
+        if executor is None:
+            return
+        if executor.runtime == "wasm" and executor.plugin is None:
+            message = "runtime `wasm` needs `plugin`"
+            self._reader.report("DSL037", message, executor.place, into=True)
+        spec = executor.spec
+        if spec is None:
+            return
+        for key in ("entry_step", "final_step"):
+            name = getattr(spec, key)
+            if name is not None and name not in self._steps:
+                self._unknown_step(name, self._at(spec, key), f"`{key}`")
+
+    def _reachable(self) -> None:
+        playbook = self._playbook
+        waiting = [playbook.entry, playbook.final or ""]
+        reached: set[str] = set()
+        while waiting:
+            name = waiting.pop()
+            step = self._steps.get(name)
+            if step is None or name in reached:
+                continue
+            reached.add(name)
+            waiting.extend(arc.step for arc in step.arcs)
+        if playbook.entry not in self._steps:
+            return
+        for step in playbook.workflow:
+            if step.name and step.name not in reached:
+                message = f"nothing reaches the step `{step.name}`"
+                self._reader.report("DSL114", message, self._at(step, "step"))
+
+    def _defaults(self) -> None:
+        for name, field in self._playbook.inputs.items():
+            if name in self._playbook.workload and field.has_default:
+                message = f"`{name}` has a default here and in `workload`"
+                self._reader.report("DSL036", message, self._at(field, "default"), on_key=True)
+
+    def _trigger(self, trigger: Trigger) -> None:
+        faults = (
+            ("cron", cron_fault(trigger.cron) if trigger.cron is not None else None),
+            ("timezone", timezone_fault(trigger.timezone)),
+        )
+        for key, fault in faults:
+            if fault is not None:
+                self._reader.report("DSL070", fault, self._at(trigger, key))

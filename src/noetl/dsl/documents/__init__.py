@@ -1,0 +1,1 @@
+"""Models of the kinds of documents other than Playbook and Subscription."""

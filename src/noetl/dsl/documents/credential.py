@@ -1,0 +1,327 @@
+"""Models of `kind: Credential`: what a secret is made of, by type.
+
+Data is kept as it was written and is never a template: a password may hold braces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from noetl.dsl.metadata import Metadata
+from noetl.dsl.shape import (
+    ByType,
+    Constraint,
+    Data,
+    Definitions,
+    ExactlyOne,
+    Fields,
+    Flag,
+    JsonSchema,
+    ListOf,
+    MapOf,
+    Model,
+    Of,
+    Shape,
+    Text,
+    choice,
+    key,
+    model,
+    nearest,
+    whole,
+)
+from noetl.dsl.subscription.sections import Alias
+from noetl.dsl.yaml import Place
+
+if TYPE_CHECKING:
+    from noetl.dsl.shape.reader import Reader
+
+PROVIDERS = ("env", "file", "vault", "gcp", "aws", "azure", "k8s")
+_MAP = Data(only="map")
+_DOCUMENT = ByType(text=Text(), map=_MAP)
+_TEXTS = ListOf(Text(), least=1, lone=True)
+
+
+def _field(doc: str, *aliases: str, shape: Shape | None = None) -> Any:  # noqa: ANN401 - a field, see key()
+    return key(shape or Text(), doc, default=None, aliases=aliases)
+
+
+# ---------------------------------------------------------------------------- data by type
+
+
+@model
+class PostgresData(Model):
+    """A PostgreSQL connection."""
+
+    host: str | None = _field("host", "db_host")
+    port: Any = _field("port", "db_port", shape=ByType(number=whole(1, 65_535), text=Text()))
+    user: str | None = _field("user", "db_user")
+    password: str | None = _field("password", "db_password")
+    database: str | None = _field("database", "db_name", "db_database")
+    sslmode: str | None = _field("TLS mode", "db_sslmode")
+
+
+@model
+class BearerData(Model):
+    """A bearer token."""
+
+    token: str = key(Text(), "the token")
+
+
+@model
+class ApiKeyData(Model):
+    """An API key in a header."""
+
+    header: str = key(Text(), "header of the key", default="X-API-Key")
+    key_: str = key(Text(), "the key", name="key")
+
+
+@model
+class BasicData(Model):
+    """User and password."""
+
+    username: str = key(Text(), "user")
+    password: str = key(Text(), "password")
+
+
+@model
+class OAuth2Data(Model):
+    """A client that fetches tokens."""
+
+    client_id: str | None = _field("client id")
+    client_secret: str | None = _field("client secret")
+    token_url: str | None = _field("where tokens are fetched")
+    scopes: Any = _field("scopes", "scope", shape=_TEXTS)
+    audience: str | None = _field("audience")
+    grant_type: str | None = _field("grant type (client_credentials)")
+    refresh_token: str | None = _field("refresh token")
+    username: str | None = _field("user of a password grant")
+    password: str | None = _field("password of a password grant")
+
+
+@model
+class NatsData(Model):
+    """A NATS connection."""
+
+    url: str | None = _field("address", "nats_url")
+    user: str | None = _field("user", "nats_user")
+    password: str | None = _field("password", "nats_password")
+    token: str | None = _field("token", "nats_token")
+
+
+@model
+class KafkaData(Model):
+    """A Kafka connection."""
+
+    brokers: Any = _field("brokers", shape=_TEXTS)
+    sasl_mechanism: str | None = _field("SASL mechanism")
+    sasl_username: str | None = _field("SASL user")
+    sasl_password: str | None = _field("SASL password")
+    ssl: Any = _field("TLS", shape=ByType(flag=Flag(), map=_MAP))
+
+
+@model
+class PubsubData(Model):
+    """A Pub/Sub connection."""
+
+    endpoint: str | None = _field("endpoint")
+    token: str | None = _field("token", "access_token")
+    service_account: Any = _field("service-account JSON", shape=_DOCUMENT)
+
+
+@model
+class SnowflakeData(Model):
+    """A Snowflake session."""
+
+    account: str | None = _field("account", "sf_account")
+    user: str | None = _field("user", "sf_user")
+    password: str | None = _field("password", "sf_password")
+    private_key: str | None = _field("private key", "sf_private_key")
+    private_key_passphrase: str | None = _field("its passphrase", "sf_private_key_passphrase")
+    warehouse: str | None = _field("warehouse", "sf_warehouse")
+    role: str | None = _field("role", "sf_role")
+    database: str | None = _field("database", "sf_database")
+    schema: str | None = _field("schema", "sf_schema")
+
+
+@model
+class AwsData(Model):
+    """An AWS identity."""
+
+    access_key_id: str | None = _field("key id", "aws_access_key_id", "access_key")
+    secret_access_key: str | None = _field("secret", "aws_secret_access_key", "secret_key")
+    session_token: str | None = _field("session token", "aws_session_token")
+    region: str | None = _field("region", "aws_region")
+    endpoint: str | None = _field("endpoint of an S3-like store", "endpoint_url")
+
+
+@model
+class GcpData(Model):
+    """A Google identity; without a service account, the ambient one."""
+
+    service_account: Any = _field("service-account JSON", shape=_DOCUMENT)
+    project: str | None = _field("project", "project_id")
+
+
+@model
+class McpData(Model):
+    """An MCP endpoint."""
+
+    url: str | None = _field("address")
+    token: str | None = _field("token")
+    headers: Any = _field("headers", shape=MapOf(Text()))
+
+
+@model
+class SecretData(Model):
+    """A single value."""
+
+    value: str = key(Text(), "the value")
+
+
+TYPES: Mapping[str, type[Model]] = {
+    "postgres": PostgresData,
+    "bearer": BearerData,
+    "api_key": ApiKeyData,
+    "basic": BasicData,
+    "oauth2": OAuth2Data,
+    "nats": NatsData,
+    "kafka": KafkaData,
+    "pubsub": PubsubData,
+    "snowflake": SnowflakeData,
+    "aws": AwsData,
+    "s3": AwsData,
+    "gcp": GcpData,
+    "gcs": GcpData,
+    "mcp": McpData,
+    "secret": SecretData,
+}
+
+
+# ---------------------------------------------------------------------------- the document
+
+
+class Together:
+    """The rule that `provider` and `map` are written together."""
+
+    def check(self, value: Mapping[str, Any], place: Place, reader: Reader, known: Fields) -> None:
+        """Report the one that lacks."""
+        del known
+        for name, other in _TOGETHER.items():
+            if name in value and other not in value:
+                message = f"`{name}` needs `{other}`"
+                reader.report("DSL037", message, place, into=True, hint=f"add `{other}`")
+
+    def schema(self, known: Fields) -> JsonSchema:
+        """The same as JSON Schema."""
+        del known
+        return {"dependentRequired": {name: [other] for name, other in _TOGETHER.items()}}
+
+
+_TOGETHER = {"provider": "map", "map": "provider"}
+
+
+@model
+class CredentialSource(Model):
+    """Where the data is read from: one secret with all of it, or a provider and a map of fields."""
+
+    constraints: ClassVar[tuple[Constraint, ...]] = (
+        ExactlyOne(("provider", *PROVIDERS)),
+        Together(),
+    )
+
+    provider: str | None = key(choice(*PROVIDERS), "who keeps the fields", default=None)
+    map: Mapping[str, str] | None = key(
+        MapOf(Text()), "field to the provider's name of it", default=None
+    )
+    auth: str | None = key(Alias(), "credential of the provider", default=None)
+    region: str | None = key(Text(), "region of the provider", default=None)
+    env: str | None = key(Text(), "environment variable of the server", default=None)
+    file: str | None = key(Text(), "file of the server", default=None)
+    vault: Any = key(_DOCUMENT, "secret of Vault", default=None)
+    gcp: Any = key(_DOCUMENT, "secret of Google Secret Manager", default=None)
+    aws: Any = key(_DOCUMENT, "secret of AWS Secrets Manager", default=None)
+    azure: Any = key(_DOCUMENT, "secret of Azure Key Vault", default=None)
+    k8s: Any = key(_DOCUMENT, "Kubernetes secret", default=None)
+
+
+@model
+class CredentialSpec(Model):
+    """The type of a secret, and its data or where that is read from."""
+
+    constraints: ClassVar[tuple[Constraint, ...]] = (ExactlyOne(("data", "from")),)
+
+    type: str = key(choice(*TYPES), "type of the credential")
+    data: Mapping[str, Any] | None = key(_MAP, "fields of the type", default=None)
+    from_: CredentialSource | None = key(
+        Of(CredentialSource), "where the data is read from", name="from", default=None
+    )
+
+    def __repr__(self) -> str:
+        """Show the names of the fields, never a value."""
+        return f"CredentialSpec(type={self.type!r}, fields={sorted(self.data or ())!r})"
+
+
+class SpecShape(Of):
+    """The shape of `spec`: `data` holds the fields of `type` and no others."""
+
+    def __init__(self) -> None:
+        super().__init__(CredentialSpec)
+
+    def read(self, value: Any, place: Place, reader: Reader) -> Any:  # noqa: ANN401 - see Shape
+        """Read the spec, and its data with the model of its type for the faults."""
+        spec = super().read(value, place, reader)
+        kind = value.get("type") if isinstance(value, Mapping) else None
+        if isinstance(kind, str) and kind in TYPES:
+            self._fields(TYPES[kind], value, place, reader)
+        return spec
+
+    def _fields(
+        self, cls: type[Model], value: Mapping[str, Any], place: Place, reader: Reader
+    ) -> None:
+        """Judge the fields of the data, or of the map that stands for it."""
+        if isinstance(value.get("data"), Mapping):
+            Of(cls).read(value["data"], Place(value, "data", place), reader)
+        source = value.get("from")
+        fields = source.get("map") if isinstance(source, Mapping) else None
+        if not isinstance(fields, Mapping):
+            return
+        where = Place(source, "map", Place(value, "from", place))
+        known = Fields.of(cls).by_name
+        for name in fields:
+            if name not in known:
+                message = f"unknown field `{name[:80]}`"
+                reader.report("DSL030", message, Place(fields, name, where), on_key=True,
+                              hint=nearest(name, tuple(known)))  # fmt: skip
+
+    def _definition(self, definitions: Definitions) -> JsonSchema:
+        definition = super()._definition(definitions)
+        definition["allOf"] += [
+            {
+                "if": {"properties": {"type": {"const": kind}}, "required": ["type"]},
+                "then": {
+                    "properties": {
+                        "data": Of(cls).schema(definitions),
+                        "from": {"properties": {"map": {"propertyNames": _names(cls)}}},
+                    }
+                },
+            }
+            for kind, cls in TYPES.items()
+        ]
+        return definition
+
+
+def _names(cls: type[Model]) -> JsonSchema:
+    return {"enum": sorted(Fields.of(cls).by_name)}
+
+
+@model
+class Credential(Model):
+    """A secret that tools and sources use by name."""
+
+    api_version: str = key(
+        Text(), "`noetl.io/v1` or `noetl.io/v2`", name="apiVersion", code="DSL023"
+    )
+    kind: str = key(Text(), "`Credential`", code="DSL021")
+    metadata: Metadata = key(Of(Metadata), "name, path, labels")
+    spec: CredentialSpec = key(SpecShape(), "type and data")

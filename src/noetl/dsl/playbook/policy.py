@@ -1,0 +1,183 @@
+"""Who may enter a step, how long it may take, and what its failure does."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from noetl.dsl.shape import (
+    ByType,
+    Definitions,
+    Flag,
+    JsonSchema,
+    ListOf,
+    Model,
+    Of,
+    OlderKey,
+    Text,
+    choice,
+    key,
+    model,
+)
+from noetl.dsl.shape.reader import SERVER
+from noetl.dsl.shape.units import Condition, Duration
+from noetl.dsl.tasks.task import RuleShape
+from noetl.dsl.yaml import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from noetl.dsl.shape.reader import Reader
+
+
+@model
+class Admission(Model):
+    """The verdict of an admission rule."""
+
+    allow: bool = key(Flag(), "may the step be entered")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AdmitRule:
+    """When the condition holds (always, without one), the step is allowed or not."""
+
+    when: bool | str | None = None
+    allow: bool = True
+
+
+@model
+class _AdmitWhen(Model):
+    """An admission rule with a condition."""
+
+    when: bool | str | None = key(Condition(SERVER), "when the rule matches", default=None)
+    then: Admission = key(Of(Admission), "the verdict")
+
+
+@model
+class _AdmitThen(Model):
+    """The body of `else`."""
+
+    then: Admission = key(Of(Admission), "the verdict")
+
+
+class _AdmitRuleShape:
+    """`{when, then: {allow}}` or `{else: {then: {allow}}}`."""
+
+    def read(self, value: Any, place: Place, reader: Reader) -> AdmitRule:  # noqa: ANN401 - see Shape
+        """Read either form."""
+        if isinstance(value, dict) and "else" in value:
+            body, where = value["else"], Place(value, "else", place)
+            for name in value:
+                if name != "else" and not name.startswith("x-"):
+                    reader.report("DSL030", f"unknown key `{name}` beside `else`",
+                                  Place(value, name, place), on_key=True)  # fmt: skip
+            if isinstance(body, dict) and "then" in body:
+                return AdmitRule(allow=Of(_AdmitThen).read(body, where, reader).then.allow)
+            return AdmitRule(allow=Of(Admission).read(body, where, reader).allow)
+        rule = Of(_AdmitWhen).read(value, place, reader)
+        return AdmitRule(when=rule.when, allow=rule.then.allow)
+
+    def schema(self, definitions: Definitions) -> JsonSchema:
+        """Either form."""
+        body = {"anyOf": [Of(_AdmitThen).schema(definitions), Of(Admission).schema(definitions)]}
+        last = {
+            "type": "object",
+            "required": ["else"],
+            "properties": {"else": body},
+            "patternProperties": {"^x-": True},
+            "additionalProperties": False,
+        }
+        return {"anyOf": [Of(_AdmitWhen).schema(definitions), last]}
+
+    def words(self) -> str:
+        """An admission rule."""
+        return "rule {when, then: {allow}} or {else}"
+
+
+@model
+class _AdmitRules(Model):
+    """Admission rules; the first match decides, no match allows."""
+
+    rules: tuple[AdmitRule, ...] = key(ListOf(_AdmitRuleShape(), most=100), "rules", default=())
+    mode: str = key(choice("exclusive"), "the first match decides", default="exclusive")
+
+
+class AdmitShape:
+    """Admission rules, or a bare condition that must hold."""
+
+    _forms = ByType(text=Condition(SERVER), flag=Condition(SERVER), map=Of(_AdmitRules))
+    blank: ClassVar[tuple[()]] = ()
+
+    def read(self, value: Any, place: Place, reader: Reader) -> tuple[AdmitRule, ...]:  # noqa: ANN401 - see Shape
+        """Read either form into rules."""
+        found = self._forms.read(value, place, reader)
+        if isinstance(found, _AdmitRules):
+            return found.rules
+        return (AdmitRule(when=found, allow=True), AdmitRule(allow=False))
+
+    def schema(self, definitions: Definitions) -> JsonSchema:
+        """Either form."""
+        return self._forms.schema(definitions)
+
+    def words(self) -> str:
+        """Admission."""
+        return "condition, or {rules: [...]}"
+
+
+@model
+class Lifecycle(Model):
+    """Limits of a visit."""
+
+    timeout_s: float | str | None = key(Duration(SERVER), "same as `spec.timeout`", default=None)
+    deadline_s: float | str | None = key(
+        Duration(SERVER), "seconds after the execution's start", default=None
+    )
+
+
+@model
+class Failure(Model):
+    """What a failed iteration or branch does to the others."""
+
+    mode: Literal["fail_fast", "best_effort"] = key(
+        choice("fail_fast", "best_effort"), "stop, or go on", default="fail_fast"
+    )
+
+
+@model
+class Emit(Model):
+    """What a step reports besides its result."""
+
+    progress: bool = key(Flag(), "report progress events", default=False)
+
+
+@model
+class StepPolicy(Model):
+    """Who may enter, how long it may take, and what a failure does."""
+
+    older: ClassVar[Mapping[str, OlderKey]] = {
+        "rules": OlderKey(ListOf(RuleShape()), "the rules on the tool: `tool.spec.policy`"),
+    }
+
+    admit: tuple[AdmitRule, ...] = key(AdmitShape(), "may the step be entered", default=())
+    lifecycle: Lifecycle | None = key(Of(Lifecycle), "limits of a visit", default=None)
+    failure: Failure | None = key(Of(Failure), "what a failure does", default=None)
+    emit: Emit | None = key(Of(Emit), "what it reports", default=None)
+
+
+@model
+class StepSpec(Model):
+    """Limits, pool and policy of a step."""
+
+    older: ClassVar[Mapping[str, OlderKey]] = {
+        "next_mode": OlderKey(choice("exclusive", "inclusive"), "`next.spec.mode`"),
+    }
+
+    timeout: float | str | None = key(
+        Duration(SERVER), "limit of one visit, retries and iterations included", default=None
+    )
+    pool: str | None = key(Text(SERVER), "worker pool of this step's commands", default=None)
+    idempotent: bool = key(Flag(), "false: a started command is never run again", default=True)
+    priority: Literal["low", "normal", "high"] = key(
+        choice("low", "normal", "high"), "order of hand-out in a pool", default="normal"
+    )
+    policy: StepPolicy | None = key(Of(StepPolicy), "admission and failure", default=None)

@@ -1,0 +1,39 @@
+"""JSON Schema of every kind, made from the models that the parser reads with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from noetl.dsl.parse import KINDS, Kind
+from noetl.dsl.playbook.document import Playbook
+from noetl.dsl.shape import Definitions, Of, any_case_pattern
+
+BASE = "https://noetl.io/schema/v2"
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def kinds() -> tuple[str, ...]:
+    """The kinds of documents, as they are written."""
+    return tuple(kind.name for kind in KINDS.values())
+
+
+def schema(kind: str) -> dict[str, Any] | None:
+    """The JSON Schema of one kind; None for a kind that does not exist."""
+    found = KINDS.get(kind.lower())
+    return None if found is None else _schema(found)
+
+
+def _schema(kind: Kind) -> dict[str, Any]:
+    definitions = Definitions()
+    Of(kind.model).schema(definitions)
+    root = definitions.defs.pop(kind.model.__name__)
+    words = [kind.name, "Agent"] if kind.model is Playbook else [kind.name]
+    root["properties"]["apiVersion"] |= {"enum": list(kind.versions)}
+    root["properties"]["kind"] |= {"pattern": any_case_pattern(words)}
+    return {
+        "$schema": DIALECT,
+        "$id": f"{BASE}/{kind.name}.json",
+        "title": kind.name,
+        **root,
+        "$defs": definitions.defs,
+    }

@@ -1,0 +1,80 @@
+"""One description per value: how it is read, what it may be, and how editors see it.
+
+A shape reads plain data into a typed value and reports every fault with its place; the same shape
+publishes JSON Schema and the words that `noetl explain` prints. A model is a frozen dataclass whose
+fields carry shapes, so that parser, schema and reference can never disagree.
+"""
+
+from noetl.dsl.shape.base import (
+    Constraint,
+    Definitions,
+    Fields,
+    JsonSchema,
+    Key,
+    Model,
+    Of,
+    OlderKey,
+    Shape,
+    blank,
+    blank_of,
+    key,
+    model,
+    nearest,
+)
+from noetl.dsl.shape.constraints import (
+    AtLeastOne,
+    ExactlyOne,
+    NotBoth,
+)
+from noetl.dsl.shape.containers import (
+    ByType,
+    ListOf,
+    MapOf,
+)
+from noetl.dsl.shape.leaves import (
+    NAME_PATTERN,
+    TEMPLATE_SCHEMA,
+    Choice,
+    Data,
+    Flag,
+    Name,
+    Number,
+    Text,
+    any_case_pattern,
+    choice,
+    whole,
+)
+
+__all__ = [
+    "NAME_PATTERN",
+    "TEMPLATE_SCHEMA",
+    "AtLeastOne",
+    "ByType",
+    "Choice",
+    "Constraint",
+    "Data",
+    "Definitions",
+    "ExactlyOne",
+    "Fields",
+    "Flag",
+    "JsonSchema",
+    "Key",
+    "ListOf",
+    "MapOf",
+    "Model",
+    "Name",
+    "NotBoth",
+    "Number",
+    "Of",
+    "OlderKey",
+    "Shape",
+    "Text",
+    "any_case_pattern",
+    "blank",
+    "blank_of",
+    "choice",
+    "key",
+    "model",
+    "nearest",
+    "whole",
+]

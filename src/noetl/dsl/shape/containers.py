@@ -1,0 +1,143 @@
+"""Shapes of lists, of maps with free keys, and of keys that take several YAML types."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from noetl.dsl.shape.base import Definitions, JsonSchema, Shape, blank_of
+from noetl.dsl.shape.leaves import NAME, NAME_PATTERN
+from noetl.dsl.shape.reader import Reader, type_name
+from noetl.dsl.yaml import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list of one shape; `lone` also accepts a single item in place of a list of one."""
+
+    item: Shape
+    least: int = 0
+    most: int = 0
+    lone: bool = False
+    code: str = "DSL014"
+    blank: ClassVar[tuple[()]] = ()
+
+    def read(self, value: Any, place: Place, reader: Reader) -> tuple[Any, ...]:  # noqa: ANN401 - see Shape
+        """Read every item."""
+        if not isinstance(value, list):
+            if self.lone:
+                return (self.item.read(value, place, reader),)
+            reader.wrong_type(place, value, "a list")
+            return ()
+        if len(value) < self.least:
+            reader.report("DSL039", f"at least {self.least} item is needed", place)
+        if self.most and len(value) > self.most:
+            reader.report(self.code, f"{len(value)} items; {self.most} is the most", place)
+            return ()
+        read = self.item.read
+        return tuple(read(item, Place(value, i, place), reader) for i, item in enumerate(value))
+
+    def schema(self, definitions: Definitions) -> JsonSchema:
+        """An array."""
+        item = self.item.schema(definitions)
+        plain: JsonSchema = {"type": "array", "items": item}
+        if self.least:
+            plain["minItems"] = self.least
+        if self.most:
+            plain["maxItems"] = self.most
+        return {"anyOf": [plain, item]} if self.lone else plain
+
+    def words(self) -> str:
+        """A list of what."""
+        return f"list of {self.item.words()}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MapOf:
+    """A map with names of the author's own and values of one shape."""
+
+    item: Shape
+    named: bool = False
+
+    @property
+    def blank(self) -> dict[str, Any]:
+        """An empty map."""
+        return {}
+
+    def read(self, value: Any, place: Place, reader: Reader) -> dict[str, Any]:  # noqa: ANN401 - see Shape
+        """Read every value."""
+        if not isinstance(value, dict):
+            reader.wrong_type(place, value, "a map")
+            return {}
+        result: dict[str, Any] = {}
+        for name, item in value.items():
+            where = Place(value, name, place)
+            if self.named and not NAME.fullmatch(name):
+                reader.report("DSL015", f"`{name[:80]}` is not a name", where, on_key=True)
+            result[name] = self.item.read(item, where, reader)
+        return result
+
+    def schema(self, definitions: Definitions) -> JsonSchema:
+        """An object with free keys."""
+        plain: JsonSchema = {
+            "type": "object",
+            "additionalProperties": self.item.schema(definitions),
+        }
+        if self.named:
+            plain["propertyNames"] = {"pattern": NAME_PATTERN}
+        return plain
+
+    def words(self) -> str:
+        """A map of what."""
+        return f"map of {self.item.words()}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ByType:
+    """Different shapes for different YAML types of one key, told apart without guessing."""
+
+    text: Shape | None = None
+    number: Shape | None = None
+    flag: Shape | None = None
+    list: Shape | None = None
+    map: Shape | None = None
+
+    @property
+    def blank(self) -> Any:  # noqa: ANN401 - see Shape
+        """The blank of the richest alternative."""
+        for shape in (self.map, self.list, self.text, self.number, self.flag):
+            if shape is not None:
+                return blank_of(shape)
+        return None
+
+    def read(self, value: Any, place: Place, reader: Reader) -> Any:  # noqa: ANN401 - see Shape
+        """Read by the type that was written."""
+        shape = getattr(self, _TYPE_KEYS.get(type_name(value), ""), None)
+        if shape is None:
+            reader.wrong_type(place, value, self.words())
+            return self.blank
+        return shape.read(value, place, reader)
+
+    def _shapes(self) -> Sequence[Shape]:
+        shapes = (self.text, self.number, self.flag, self.list, self.map)
+        return [shape for shape in shapes if shape is not None]
+
+    def schema(self, definitions: Definitions) -> JsonSchema:
+        """Any of the alternatives."""
+        return {"anyOf": [shape.schema(definitions) for shape in self._shapes()]}
+
+    def words(self) -> str:
+        """The alternatives."""
+        return ", or ".join(dict.fromkeys(shape.words() for shape in self._shapes()))
+
+
+_TYPE_KEYS = {
+    "text": "text",
+    "a number": "number",
+    "true or false": "flag",
+    "a list": "list",
+    "a map": "map",
+}

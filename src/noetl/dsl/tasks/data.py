@@ -1,0 +1,216 @@
+"""Kinds that read and write stores: SQL, transfers, objects, results."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from noetl.dsl.shape import (
+    AtLeastOne,
+    ByType,
+    Constraint,
+    Flag,
+    ListOf,
+    Model,
+    Of,
+    Text,
+    choice,
+    key,
+    model,
+    whole,
+)
+from noetl.dsl.shape.reader import SQL, WORKER
+from noetl.dsl.shape.units import Duration, Size
+from noetl.dsl.tasks.shared import ANY, MAP, ROWS, TEXT, TEXTS, Script, needed
+from noetl.dsl.tasks.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@model
+class Sql(Task):
+    """Keys that every SQL kind shares."""
+
+    constraints: ClassVar[tuple[Constraint, ...]] = (AtLeastOne(("command", "commands", "script")),)
+
+    command: Any = key(
+        ByType(text=Text(SQL), list=ListOf(Text(SQL))), "SQL text", default=None,
+        aliases=("query", "sql"),
+    )  # fmt: skip
+    commands: tuple[str, ...] = key(ListOf(Text(SQL), lone=True), "SQL statements", default=())
+    script: Script | None = key(Of(Script), "SQL that is fetched", default=None)
+    params: Any = key(ROWS, "values bound by the driver", default=None)
+    max_rows: int | str = key(whole(1, role=WORKER), "most rows", default=100_000)
+    max_bytes: int | str = key(Size(WORKER), "most bytes", default=67_108_864)
+    as_objects: bool = key(Flag(), "rows as maps", default=True)
+
+
+@model
+class Connection(Model):
+    """A PostgreSQL connection written out."""
+
+    host: str | None = key(TEXT, "host", default=None)
+    port: int | str = key(whole(1, 65_535, role=WORKER), "port", default=5432)
+    user: str | None = key(TEXT, "user", default=None)
+    password: str | None = key(TEXT, "password; better an `auth` alias", default=None)
+    database: str | None = key(TEXT, "database", default=None)
+    sslmode: str | None = key(TEXT, "TLS mode", default=None)
+
+
+@model
+class Copy(Model):
+    """Streams rows with COPY."""
+
+    direction: str = key(choice("from", "to"), "into or out of the table", default="from")
+    table: str = key(TEXT, "table")
+    columns: tuple[str, ...] = key(TEXTS, "columns", default=())
+    format: str = key(choice("csv", "binary", "text"), "format", default="csv")
+    ref: str | None = key(TEXT, "reference to the data", default=None)
+    data: Any = key(ANY, "the data", default=None)
+
+
+@model
+class Postgres(Sql):
+    """Runs SQL on PostgreSQL."""
+
+    constraints: ClassVar[tuple[Constraint, ...]] = (
+        AtLeastOne(("command", "commands", "script", "copy")),
+    )
+
+    connection: Connection | None = key(Of(Connection), "connection", default=None)
+    schema: str | None = key(TEXT, "search path", default=None)
+    statement_timeout: Any = key(Duration(WORKER), "limit of a statement", default=None)
+    transaction: bool = key(Flag(), "one transaction", default=True)
+    read_only: bool = key(Flag(), "read only", default=False)
+    copy: Copy | None = key(Of(Copy), "stream rows", default=None)
+
+
+@model
+class Sqlite(Sql):
+    """Runs SQL on a SQLite file."""
+
+    path: str = needed(TEXT, "file under the data roots")
+
+
+@model
+class Duckdb(Sql):
+    """Runs SQL on DuckDB."""
+
+    database: str = key(TEXT, "file, or `:memory:`", default=":memory:")
+    attach: Any = key(ByType(list=ANY, map=MAP), "databases to attach", default=None)
+    extensions: tuple[str, ...] = key(ListOf(Text()), "extensions to load", default=())
+    export: Mapping[str, Any] | None = key(MAP, "{format, to}", default=None)
+    memory_limit: Any = key(ByType(text=TEXT, number=Size()), "memory", default="1GB")
+    threads: int | str = key(whole(1, 256, role=WORKER), "threads", default=2)
+
+
+@model
+class Ducklake(Duckdb):
+    """Runs SQL on a DuckLake."""
+
+    catalog: str = needed(TEXT, "credential of the metadata database")
+    data_path: str = needed(TEXT, "object store address of the data")
+    lake: str = key(Text(), "name of the lake", default="lake")
+    snapshot_version: Any = key(
+        ByType(text=TEXT, number=whole(0)), "snapshot to read", default=None
+    )
+
+
+@model
+class Snowflake(Sql):
+    """Runs SQL on Snowflake."""
+
+    warehouse: str | None = key(TEXT, "warehouse", default=None)
+    database: str | None = key(TEXT, "database", default=None)
+    schema: str | None = key(TEXT, "schema", default=None)
+    role: str | None = key(TEXT, "role", default=None)
+
+
+_STORES = ("postgres", "duckdb", "snowflake", "sqlite", "s3", "gcs")
+
+
+@model
+class TransferSource(Model):
+    """Where a transfer reads."""
+
+    kind: str = key(choice(*_STORES, "http"), "kind of store", aliases=("type", "tool"))
+    auth: Any = key(ByType(text=TEXT, map=MAP), "credential", default=None, aliases=("credential",))
+    query: str | None = key(Text(SQL), "SQL to read", default=None, aliases=("command", "sql"))
+    url: str | None = key(TEXT, "address", default=None)
+    uri: str | None = key(TEXT, "object", default=None)
+    path: str | None = key(TEXT, "file", default=None)
+    database: str | None = key(TEXT, "database", default=None)
+    format: str | None = key(Text(), "format", default=None)
+    data_path: str | None = key(Text(), "path of the rows in the answer", default=None)
+    method: str | None = key(TEXT, "HTTP method", default=None)
+    headers: Mapping[str, Any] = key(MAP, "HTTP headers", default_factory=dict)
+    params: Any = key(ROWS, "parameters", default=None)
+
+
+@model
+class TransferTarget(Model):
+    """Where a transfer writes."""
+
+    kind: str = key(choice(*_STORES), "kind of store", aliases=("type", "tool"))
+    auth: Any = key(ByType(text=TEXT, map=MAP), "credential", default=None, aliases=("credential",))
+    table: str | None = key(TEXT, "table", default=None)
+    uri: str | None = key(TEXT, "object", default=None)
+    path: str | None = key(TEXT, "file", default=None)
+    database: str | None = key(TEXT, "database", default=None)
+    schema: str | None = key(TEXT, "schema", default=None)
+    columns: tuple[str, ...] = key(TEXTS, "columns", default=())
+    mapping: Mapping[str, Any] = key(MAP, "target column to source field", default_factory=dict)
+    create: bool = key(Flag(), "create the table", default=False)
+
+
+@model
+class Transfer(Task):
+    """Moves rows from one store to another."""
+
+    source: TransferSource = needed(Of(TransferSource), "where to read")
+    target: TransferTarget = needed(Of(TransferTarget), "where to write")
+    mode: str = key(choice("append", "replace", "upsert"), "how to write", default="append")
+    key_: tuple[str, ...] = key(
+        ListOf(Text(), lone=True), name="key", doc="key columns of upsert", default=()
+    )
+    chunk_size: int | str = key(whole(1, 1_000_000, role=WORKER), "rows a chunk", default=10_000)
+    on_type_error: str = key(choice("fail", "null"), "what a bad value does", default="fail")
+
+
+@model
+class Artifact(Task):
+    """Reads and writes stored objects."""
+
+    action: str = needed(choice("get", "put", "head", "list", "delete", role=WORKER), "what to do")
+
+
+@model
+class ResultFetch(Task):
+    """Fetches a result by its reference."""
+
+    ref: str = needed(TEXT, "the reference")
+    path: str | None = key(TEXT, "path inside the result", default=None)
+    rows: Mapping[str, Any] | None = key(MAP, "{offset, limit}", default=None)
+
+
+@model
+class Objects(Task):
+    """Reads and writes an object store."""
+
+    operation: str = needed(
+        choice("get", "put", "list", "head", "delete", "copy", "sign", role=WORKER), "what to do"
+    )
+    bucket: str = needed(TEXT, "bucket")
+    key_: str | None = key(TEXT, "object", name="key", default=None)
+    prefix: str | None = key(TEXT, "prefix to list", default=None)
+    ref: str | None = key(TEXT, "reference to the data", default=None)
+    data: Any = key(ANY, "the data", default=None)
+    path: str | None = key(TEXT, "file to put", default=None)
+    source: Any = key(ByType(text=TEXT, map=MAP), "object to copy", default=None)
+    content_type: str | None = key(TEXT, "content type", default=None)
+    metadata: Mapping[str, Any] = key(MAP, "metadata", default_factory=dict)
+    if_none_match: Any = key(ByType(text=TEXT, flag=Flag()), "create only", default=None)
+    multipart_mb: int | str = key(whole(5, 1024, role=WORKER), "part size", default=8)
+    expires: int | str = key(whole(1, 604_800, role=WORKER), "life of a link", default=900)
+    endpoint: str | None = key(TEXT, "endpoint", default=None)
+    region: str | None = key(TEXT, "region", default=None)

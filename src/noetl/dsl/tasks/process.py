@@ -1,0 +1,152 @@
+"""Kinds that run code: interpreters, shells, containers, agents, plug-ins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from noetl.dsl.shape import (
+    AtLeastOne,
+    ByType,
+    Constraint,
+    ExactlyOne,
+    Flag,
+    ListOf,
+    MapOf,
+    Model,
+    Of,
+    Text,
+    choice,
+    key,
+    model,
+    whole,
+)
+from noetl.dsl.shape.reader import CODE, SHELL, WORKER
+from noetl.dsl.tasks.shared import ANY, ENV, MAP, TEXT, TEXTS, Process, Script, needed
+from noetl.dsl.tasks.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@model
+class Python(Process):
+    """Runs Python code in a child interpreter."""
+
+    constraints: ClassVar[tuple[Constraint, ...]] = (
+        ExactlyOne(("code", "script", "code_b64"), "DSL051"),
+    )
+
+    code: str | None = key(Text(CODE), "the code; its value is `result`", default=None)
+    code_b64: str | None = key(TEXT, "the code in base64", default=None)
+    script: Script | None = key(Of(Script), "code that is fetched", default=None)
+    libs: Any = key(
+        ByType(map=MapOf(ByType(text=Text(), map=MAP)), list=ListOf(Text())),
+        "modules to import: {alias: module}, {name: {from, import}} or a list",
+        default=None,
+    )
+    requirements: tuple[str, ...] = key(ListOf(Text()), "packages to install", default=())
+    isolation: str = key(choice("warm", "fresh"), "fresh: a new interpreter", default="warm")
+    template: bool = key(Flag(), "false: leave `{{` in the code alone", default=True)
+
+
+@model
+class Shell(Process):
+    """Runs shell commands in a sandboxed child."""
+
+    constraints: ClassVar[tuple[Constraint, ...]] = (
+        ExactlyOne(("command", "cmds", "argv"), "DSL051"),
+    )
+
+    command: str | None = key(Text(SHELL), "command line for `sh`", default=None, aliases=("cmd",))
+    cmds: tuple[str, ...] = key(ListOf(Text(SHELL)), "commands; stops at a failure", default=())
+    argv: tuple[str, ...] = key(TEXTS, "program and arguments", default=())
+    shell: str = key(choice("sh", "bash"), "which shell", default="sh")
+    cwd: str | None = key(TEXT, "folder inside the work directory", default=None)
+    stdin: str | None = key(TEXT, "standard input", default=None)
+
+
+@model
+class ScriptTask(Process):
+    """Runs a script file with an interpreter."""
+
+    script: Any = needed(ByType(map=Of(Script), text=Text(SHELL)), "the script")
+    interpreter: Any = key(
+        ByType(text=TEXT, list=TEXTS), "python, bash, node, or a command", default="python"
+    )
+    args: Any = key(ByType(list=ANY, map=MAP), "arguments", default=None)
+    input: Mapping[str, Any] = key(MAP, "values bound for the task", default_factory=dict)
+    job: Mapping[str, Any] | None = key(MAP, "run it as a container job", default=None)
+    install_dependencies: Any = key(
+        ByType(flag=Flag(), list=ListOf(Text())), "install what it needs", default=None
+    )
+
+
+@model
+class EnvVar(Model):
+    """One environment variable of a container."""
+
+    constraints: ClassVar[tuple[Constraint, ...]] = (ExactlyOne(("value", "value_from")),)
+
+    name: str = key(TEXT, "name of the variable")
+    value: Any = key(ANY, "its value", default=None)
+    value_from: Mapping[str, Any] | None = key(MAP, "{secret_name, secret_key}", default=None)
+
+
+@model
+class Container(Task):
+    """Runs a container job and waits for it without a slot."""
+
+    image: str = needed(TEXT, "image")
+    command: tuple[str, ...] = key(ListOf(TEXT, lone=True), "entry point", default=())
+    arguments: tuple[str, ...] = key(ListOf(ANY), "arguments", name="args", default=())
+    input: Mapping[str, Any] = key(MAP, "JSON input of the container", default_factory=dict)
+    env: Any = key(
+        ByType(list=ListOf(Of(EnvVar)), map=MAP), "environment of the container", default=None
+    )
+    resources: Mapping[str, Any] | None = key(MAP, "{requests, limits}", default=None)
+    service_account: str | None = key(TEXT, "service account", default=None)
+    namespace: str | None = key(TEXT, "namespace", default=None)
+    backoff_limit: int | str = key(whole(0, 100, role=WORKER), "retries of the job", default=0)
+    restart_policy: str = key(choice("Never", "OnFailure"), "restart policy", default="Never")
+    node_selector: Mapping[str, Any] | None = key(MAP, "node labels", default=None)
+    tolerations: Any = key(ListOf(MAP), "tolerations", default=())
+    volumes: Any = key(ListOf(MAP), "volumes", default=())
+    volume_mounts: Any = key(ListOf(MAP), "mounts", default=())
+    image_pull_policy: str | None = key(
+        choice("Always", "IfNotPresent", "Never"), "pull policy", default=None
+    )
+    image_pull_secrets: tuple[str, ...] = key(TEXTS, "pull secrets", default=())
+    ttl_seconds_after_finished: int | str = key(
+        whole(0, role=WORKER), "how long the job is kept", default=3600
+    )
+    runtime: str = key(
+        choice("auto", "kubernetes", "podman", "process"), "where it runs", default="auto"
+    )
+
+
+@model
+class Agent(Task):
+    """Runs an agent of a framework in a child."""
+
+    framework: str = needed(choice("noetl", "langchain", "adk", "custom"), "framework")
+    entrypoint: str | None = key(TEXT, "module:attr, or a playbook path", default=None)
+    entrypoint_args: Any = key(ByType(map=MAP, list=ANY), "arguments", default=None)
+    invoke_method: str | None = key(Text(), "method to call", default=None)
+    payload: Any = key(ANY, "what the agent receives", default=None)
+    invoke_kwargs: Mapping[str, Any] = key(MAP, "more arguments", default_factory=dict)
+    requirements: tuple[str, ...] = key(ListOf(Text()), "packages to install", default=())
+    on_failure: Mapping[str, Any] | None = key(MAP, "{troubleshoot}", default=None)
+    env: Any = key(ENV, "environment", default=None)
+
+
+@model
+class Wasm(Task):
+    """Runs a WebAssembly plug-in."""
+
+    constraints: ClassVar[tuple[Constraint, ...]] = (AtLeastOne(("plugin", "module")),)
+
+    plugin: Any = key(ByType(text=TEXT, map=MAP), "{path, version}", default=None)
+    module: Any = key(ByType(text=TEXT, map=MAP), "{ref, digest}", default=None)
+    entry: str = key(Text(), "function to call", default="run", aliases=("function",))
+    capabilities: tuple[str, ...] = key(ListOf(Text()), "what it may do", default=())
+    limits: Mapping[str, Any] | None = key(MAP, "{fuel, memory, deadline}", default=None)
