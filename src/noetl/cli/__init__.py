@@ -1,0 +1,1 @@
+"""The `noetl` command: one file per command, each imported only when its command runs."""

@@ -1,0 +1,159 @@
+"""The commands: their table, and how one is built with the options that all of them share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import typer
+from typer.core import TyperCommand
+
+from noetl.cli.failures import CommandFailed
+from noetl.cli.options import shared_options
+from noetl.cli.output import COLORS, Color, Output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from typer._click.core import Context, Parameter
+    from typer._click.formatting import HelpFormatter
+
+COMMANDS: Final[dict[str, str]] = {
+    "validate": "Check playbooks and other documents; errors only.",
+    "lint": "Check documents and warn about what is likely a mistake.",
+    "migrate": "Rewrite older forms to today's, keeping comments.",
+    "explain": "Say what a key, a tool, a code or a setting means.",
+    "schema": "Print the JSON Schema of a kind of document.",
+    "graph": "Draw the steps and arcs of a playbook.",
+    "completion": "Print a completion script for a shell.",
+}
+# Formats of the commands whose data is findings.
+FINDINGS: Final = ("table", "json", "yaml", "jsonl", "sarif", "github")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """What a command module declares: its function, its formats and its examples.
+
+    `takes` names the words that complete the command's argument.
+    """
+
+    run: Callable[..., None]
+    outputs: tuple[str, ...]
+    examples: tuple[str, ...]
+    output_aliases: tuple[str, ...] = ()
+    takes: str = "files"
+
+
+class Command(TyperCommand):
+    """A command whose help ends with examples and whose output is chosen by shared options."""
+
+    spec: Spec
+    shared: tuple[Parameter, ...] = ()
+
+    def get_params(self, ctx: Context) -> list[Parameter]:
+        """Own parameters first, then the shared ones."""
+        own = super().get_params(ctx)
+        return [*own[: len(self.params)], *self.shared, *own[len(self.params) :]]
+
+    def invoke(self, ctx: Context) -> Any:  # noqa: ANN401 - as typer declares it
+        """Put the shared options where they belong, then run."""
+        values = {param.name: ctx.params.pop(param.name) for param in self.shared}
+        configure(ctx.obj, self.spec, values)
+        return super().invoke(ctx)
+
+    def collect_usage_pieces(self, ctx: Context) -> list[str]:
+        """Name the arguments the way people write them."""
+        arguments = [p for p in self.get_params(ctx) if p.param_type_name == "argument"]
+        return ["[OPTIONS]", *(argument_label(param) for param in arguments)]
+
+    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """List arguments, own options and shared options."""
+        write_parameters(self.get_params(ctx), formatter)
+
+    def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:  # noqa: ARG002 - as typer declares it
+        """End with examples."""
+        write_examples(self.spec.examples, formatter)
+
+
+def load(name: str) -> Command:
+    """Import one command and build it."""
+    spec: Spec = import_module(f"noetl.cli.{name}").COMMAND
+    app = typer.Typer(rich_markup_mode=None, add_completion=False)
+    helps = {"help_option_names": ["-h", "--help"]}
+    app.command(name, cls=Command, context_settings=helps)(spec.run)
+    command = cast("Command", typer.main.get_command(app))
+    command.spec = spec
+    command.shared = tuple(shared_options(spec.outputs, spec.output_aliases))
+    return command
+
+
+def configure(out: Output, spec: Spec, values: dict[str, Any]) -> None:
+    """Apply the shared options; what cannot be applied is a usage error."""
+    asked = "json" if values.get("json") else values["output"]
+    out.format = _format(asked, out.settings.output, spec)
+    color = values["color"] or "auto"
+    if color not in COLORS:
+        raise _bad_choice("--color", color, COLORS)
+    out.color = cast("Color", color)
+    out.is_quiet = values["quiet"]
+    out.verbosity = values["verbose"]
+
+
+def _format(asked: str | None, preferred: str, spec: Spec) -> str:
+    """The format asked for; a preference of the environment counts where it fits."""
+    wanted = asked or preferred
+    wanted = "table" if wanted == "text" else wanted
+    if wanted in spec.outputs:
+        return wanted
+    if asked:
+        raise _bad_choice("-o", asked, spec.outputs)
+    return spec.outputs[0]
+
+
+def _bad_choice(option: str, value: str, known: Iterable[str]) -> CommandFailed:
+    return CommandFailed(
+        "usage", f"`{option} {value}` is not possible here", hint=nearest(value, tuple(known))
+    )
+
+
+def nearest(word: str, known: tuple[str, ...]) -> str:
+    """A `did you mean` hint, or the known words when nothing is near."""
+    close = get_close_matches(word, known, n=1)
+    if close:
+        return f"did you mean `{close[0]}`?"
+    return "known here: " + ", ".join(f"`{item}`" for item in known)
+
+
+def argument_label(param: Any) -> str:  # noqa: ANN401 - the class is private to typer
+    """An argument as the usage line shows it."""
+    label = (param.metavar or param.name) + ("..." if param.nargs != 1 else "")
+    return label if param.required else f"[{label}]"
+
+
+def option_label(param: Any) -> str:  # noqa: ANN401 - as above
+    """An option as the help shows it."""
+    takes_value = not param.is_flag and not param.count
+    return ", ".join(param.opts) + (f" {param.metavar}" if takes_value else "")
+
+
+def write_parameters(params: Iterable[Any], formatter: HelpFormatter) -> None:
+    """Write two sections: arguments and options."""
+    rows: dict[str, list[tuple[str, str]]] = {"argument": [], "option": []}
+    for param in params:
+        kind = param.param_type_name
+        label = argument_label(param) if kind == "argument" else option_label(param)
+        rows[kind].append((label, param.help or ""))
+    for title, found in (("Arguments", rows["argument"]), ("Options", rows["option"])):
+        if found:
+            with formatter.section(title):
+                formatter.write_dl(found)
+
+
+def write_examples(examples: Iterable[str], formatter: HelpFormatter) -> None:
+    """Write the examples as they are typed, never wrapped."""
+    with formatter.section("Examples"):
+        for example in examples:
+            formatter.write(f"  {example}\n")

@@ -1,0 +1,207 @@
+"""`noetl completion`: scripts that know every command, option, format, kind and topic."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from noetl.cli.command import COMMANDS, Spec, load, nearest
+from noetl.cli.failures import CommandFailed
+from noetl.cli.output import COLORS, STRUCTURED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from noetl.cli.output import Output
+
+
+def completion(
+    ctx: typer.Context,
+    shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
+) -> None:
+    """Print a completion script for a shell.
+
+    The words are in the script itself: completing starts no process.
+    """
+    out: Output = ctx.obj
+    if shell not in SHELLS:
+        hint = nearest(shell, tuple(SHELLS))
+        raise CommandFailed("usage", f"there is no script for `{shell}`", hint=hint)
+    out.write(SHELLS[shell]([_entry(name) for name in COMMANDS]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What a shell needs to know about one command; no words means files."""
+
+    name: str
+    summary: str
+    options: tuple[Any, ...]
+    outputs: tuple[str, ...]
+    output_names: tuple[str, ...]
+    words: tuple[str, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """Every spelling of every option."""
+        return [name for option in self.options for name in option.opts]
+
+
+def _entry(name: str) -> Entry:
+    command = load(name)
+    own = [param for param in command.params if param.param_type_name == "option"]
+    return Entry(
+        name=name,
+        summary=COMMANDS[name],
+        options=(*own, *command.shared),
+        outputs=command.spec.outputs,
+        output_names=("-o", "--output", *command.spec.output_aliases),
+        words=_words(command.spec.takes),
+    )
+
+
+def _words(takes: str) -> tuple[str, ...]:
+    if takes == "kinds":
+        from noetl.dsl.schema import kinds
+
+        return kinds()
+    if takes == "topics":
+        from noetl.cli.explain import topics
+
+        return topics()
+    return tuple(SHELLS) if takes == "shells" else ()
+
+
+def bash(entries: list[Entry]) -> str:
+    """A function for `complete -F`; where it offers nothing, bash offers files."""
+    cases = "\n".join(_bash_case(entry) for entry in entries)
+    front = ("-o", "--output", "--json", "-q", "-v", "--color", "--help", "--version")
+    return f"""\
+# bash completion of noetl; use it with: source <(noetl completion bash)
+_noetl() {{
+  local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} command= words= i
+  if [[ $word == = ]]; then word=
+  elif [[ $before == = ]]; then before=${{COMP_WORDS[COMP_CWORD-2]}}
+  fi
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    case ${{COMP_WORDS[i]}} in
+      -o|--output|--color) ((i++)) ;;
+      -*) ;;
+      *) command=${{COMP_WORDS[i]}}; break ;;
+    esac
+  done
+  case $before in
+    --color) words="{" ".join(COLORS)}" ;;
+    *)
+      case $command in
+        "")
+          case $before in
+            -o|--output) words="{" ".join(STRUCTURED)} table name" ;;
+            *) words="{" ".join((*COMMANDS, *front))}" ;;
+          esac ;;
+{cases}
+      esac ;;
+  esac
+  COMPREPLY=($(compgen -W "$words" -- "$word"))
+}}
+complete -o bashdefault -o default -F _noetl noetl ntl
+"""
+
+
+def _bash_case(entry: Entry) -> str:
+    options = " ".join((*entry.names, "--help"))
+    return f"""\
+        {entry.name})
+          case $before in
+            {"|".join(entry.output_names)}) words="{" ".join(entry.outputs)}" ;;
+            *) if [[ $word == -* ]]; then words="{options}"; else words="{" ".join(entry.words)}"; fi ;;
+          esac ;;"""  # noqa: E501 - a line of the script
+
+
+def zsh(entries: list[Entry]) -> str:
+    """A function for `compdef`."""
+    commands = "\n".join(f"    {_quoted(f'{e.name}:{e.summary}')}" for e in entries)
+    cases = "\n".join(_zsh_case(entry) for entry in entries)
+    return f"""\
+#compdef noetl ntl
+# zsh completion of noetl; use it with: source <(noetl completion zsh)
+_noetl() {{
+  local -a commands
+  commands=(
+{commands}
+  )
+  local context state state_descr line
+  typeset -A opt_args
+  _arguments -C '--version[Print the version.]' '--help[Show the help.]' \\
+    '1:command:->command' '*::argument:->rest'
+  case $state in
+    command) _describe command commands ;;
+    rest)
+      case $line[1] in
+{cases}
+      esac ;;
+  esac
+}}
+compdef _noetl noetl ntl
+"""
+
+
+def _zsh_case(entry: Entry) -> str:
+    words = [_zsh_option(entry, option, name) for option in entry.options for name in option.opts]
+    argument = f"({' '.join(entry.words)})" if entry.words else "_files"
+    words.append(_quoted(f"*:argument:{argument}"))
+    return f"        {entry.name}) _arguments {' '.join(words)} ;;"
+
+
+def _zsh_option(entry: Entry, option: Any, name: str) -> str:  # noqa: ANN401 - private to typer
+    about = (option.help or "").replace("[", "(").replace("]", ")")
+    values = _values(entry, option)
+    value = f":value:({' '.join(values)})" if values else ""
+    return _quoted(f"{name}[{about}]{value}")
+
+
+def _values(entry: Entry, option: Any) -> tuple[str, ...]:  # noqa: ANN401 - private to typer
+    if option.name == "output":
+        return entry.outputs
+    return COLORS if option.name == "color" else ()
+
+
+def fish(entries: list[Entry]) -> str:
+    """One `complete` line per command, option and argument."""
+    lines = ["# fish completion of noetl; use it with: noetl completion fish | source"]
+    for entry in entries:
+        about = _quoted(entry.summary)
+        lines.append(f"complete -c noetl -f -n __fish_use_subcommand -a {entry.name} -d {about}")
+        seen = f"-n '__fish_seen_subcommand_from {entry.name}'"
+        if entry.words:
+            lines.append(f"complete -c noetl -f {seen} -a {_quoted(' '.join(entry.words))}")
+        else:
+            lines.append(f"complete -c noetl -F {seen}")
+        for option in entry.options:
+            values = _values(entry, option)
+            takes = f" -x -a {_quoted(' '.join(values))}" if values else ""
+            names = " ".join(_fish_name(name) for name in option.opts)
+            lines.append(f"complete -c noetl {seen} {names}{takes} -d {_quoted(option.help or '')}")
+    lines.append("complete -c ntl -w noetl")
+    return "\n".join(lines) + "\n"
+
+
+def _fish_name(name: str) -> str:
+    return f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+SHELLS: "dict[str, Callable[[list[Entry]], str]]" = {"bash": bash, "zsh": zsh, "fish": fish}
+
+COMMAND = Spec(
+    run=completion,
+    outputs=("table",),
+    examples=(
+        "noetl completion bash > noetl.bash",
+        "noetl completion fish > noetl.fish",
+    ),
+    takes="shells",
+)

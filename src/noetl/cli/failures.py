@@ -1,0 +1,86 @@
+"""How a command fails: exit codes, error codes, and the one exception that carries them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from noetl.errors import NoetlError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DOC_PAGE: Final = "/docs/reference/errors"
+
+EXITS: Final[dict[int, str]] = {
+    0: "Success; the awaited execution is COMPLETED.",
+    1: "Any other error.",
+    2: "Usage: a bad option, a missing argument, or a confirmation that was not given.",
+    3: "The awaited execution is FAILED.",
+    4: "Not authenticated, or not permitted (401, 403).",
+    5: "Not found (404): a file, a topic, a kind, or something on the server.",
+    6: "Conflict (409, 412): version, state or digest.",
+    7: "Validation failed: playbook, workload, test assertions, `lint --strict`.",
+    8: "Timed out waiting (`--timeout`).",
+    9: "The awaited execution was CANCELLED.",
+    10: "Server, database or broker unreachable.",
+    11: "Overloaded or rate limited after retries (429, 503).",
+    130: "Stopped by SIGINT (Ctrl-C).",
+    143: "Stopped by SIGTERM.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What an error code stands for."""
+
+    exit_code: int
+    status: int
+    meaning: str
+
+
+FAILURES: Final[dict[str, Failure]] = {
+    "usage": Failure(2, 400, "The command line cannot be understood."),
+    "file_not_found": Failure(5, 404, "A named file does not exist, or a folder holds no YAML."),
+    "file_unreadable": Failure(1, 500, "A file exists but cannot be read."),
+    "file_unwritable": Failure(1, 500, "A file cannot be rewritten; it is left as it was."),
+    "not_found": Failure(5, 404, "A topic or a kind does not exist."),
+    "invalid_playbook": Failure(7, 422, "A document breaks the language."),
+    "migration_needed": Failure(7, 422, "`migrate --check` found forms that it would rewrite."),
+    "interrupted": Failure(130, 499, "The command was stopped by SIGINT."),
+    "internal_error": Failure(1, 500, "A fault of NoETL itself."),
+}
+
+
+class CommandFailed(NoetlError):
+    """A command that ends with an error code of the table and its exit code."""
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        hint: str = "",
+        details: Mapping[str, object] | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint, code=code)
+        self.details = details or {}
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the process."""
+        return FAILURES[self.code].exit_code
+
+    def as_json(self) -> dict[str, object]:
+        """The object that replaces stdout's data in the structured formats."""
+        return {
+            "error": {
+                "code": self.code,
+                "message": self.message,
+                "hint": self.hint,
+                "docs_url": f"{DOC_PAGE}#{self.code}",
+                "status": FAILURES[self.code].status,
+                "request_id": None,
+                "details": dict(self.details),
+            }
+        }
