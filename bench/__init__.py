@@ -1,0 +1,1 @@
+"""Benchmarks; each prints JSON and none of them is a test."""
