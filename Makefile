@@ -60,10 +60,10 @@ cover: venv ## the tests with coverage: dsl 100 %, everything 90 %
 	$(BIN)/coverage report --fail-under=90
 
 docs: venv ## write the generated pages of docs/reference
-	$(BIN)/python scripts/reference.py
+	$(BIN)/python -m scripts.reference
 
 docs-check: venv ## fail when a generated page is stale or a link is dead
-	$(BIN)/python scripts/reference.py --check
+	$(BIN)/python -m scripts.reference --check
 
 bench: venv ## all benchmarks
 	$(BIN)/python -m bench all

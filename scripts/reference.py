@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from noetl.cli.reference import cli_reference
+from noetl.dsl.schema import kinds, schema
 from noetl.settings import SETTINGS
+from scripts import language
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTE = "<!-- Written by `make docs`; do not edit. -->"
@@ -45,7 +49,26 @@ def page(title: str, *lines: str) -> str:
     return "\n".join((f"# {title}", "", NOTE, "", *lines, ""))
 
 
-PAGES = {"docs/reference/settings.md": settings_page}
+def language_page(kind: str) -> Callable[[], str]:
+    """The reference of one kind of document."""
+    return lambda: page(kind, *language.kind_lines(kind))
+
+
+def schema_page(kind: str) -> Callable[[], str]:
+    """The published JSON Schema of one kind."""
+    return lambda: json.dumps(schema(kind), indent=1, ensure_ascii=False) + "\n"
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/reference/settings.md": settings_page,
+    "docs/reference/cli.md": cli_reference,
+    "docs/reference/dsl-errors.md": lambda: page("Codes of the language", *language.code_lines()),
+    "docs/reference/tools.md": lambda: page("Tools", *language.tool_lines()),
+    "docs/reference/templates.md": lambda: page("Filters and tests", *language.template_lines()),
+}
+for _kind in kinds():
+    PAGES[f"docs/reference/language/{_kind}.md"] = language_page(_kind)
+    PAGES[f"docs/reference/schema/{_kind}.json"] = schema_page(_kind)
 
 
 def stale() -> Iterator[str]:

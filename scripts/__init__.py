@@ -1,0 +1,1 @@
+"""Tasks of the Makefile that are more than a line."""
