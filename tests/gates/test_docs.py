@@ -1,4 +1,4 @@
-import importlib.util
+import importlib
 import re
 
 import pytest
@@ -8,10 +8,8 @@ MAP_LINE = re.compile(r"^(?P<indent> *)(?P<name>\w+(?:/|\.py))(?: |$)", re.MULTI
 
 @pytest.fixture(scope="module")
 def reference(root):
-    spec = importlib.util.spec_from_file_location("reference", root / "scripts" / "reference.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    del root
+    return importlib.import_module("scripts.reference")
 
 
 def test_the_readme_names_the_two_commands(root):
