@@ -8,7 +8,6 @@ from typing import Any
 
 from noetl.dsl.codes import CODES
 from noetl.dsl.parse import KINDS
-from noetl.dsl.playbook.pipeline import TaskShape, ToolsShape
 from noetl.dsl.playbook.step import Step
 from noetl.dsl.shape import ByType, Fields, Key, ListOf, MapOf, Model, Of, Shape
 from noetl.dsl.tasks import KINDS as TOOLS
@@ -138,8 +137,9 @@ def model_of(shape: Shape) -> type[Model] | None:
     """The model inside a shape, through lists, maps and alternatives."""
     if isinstance(shape, Of):
         return shape.cls
-    if isinstance(shape, (ToolsShape, TaskShape)):
-        return Task
+    documented: type[Model] | None = getattr(shape, "documented", None)
+    if documented is not None:
+        return documented
     if isinstance(shape, (ListOf, MapOf)):
         return model_of(shape.item)
     if isinstance(shape, ByType):

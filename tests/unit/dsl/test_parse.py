@@ -459,6 +459,28 @@ def test_a_keychain_value_may_not_reach_what_events_keep() -> None:
     ]  # fmt: skip
 
 
+def test_a_word_that_only_looks_like_the_keychain_is_fine() -> None:
+    text = steps('- {step: s, tool: {kind: http, url: "{{ workload.keychain }}"}}\n')
+    assert found(parse(text)) == []
+
+
+def test_the_failure_mode_of_a_step_is_written_or_fail_fast() -> None:
+    text = steps("""\
+    - {step: a, next: {arcs: [{step: b}]}}
+    - {step: b, spec: {policy: {failure: {mode: best_effort}}}}
+    """)
+    assert [item.failure_mode for item in model(text).workflow] == ["fail_fast", "best_effort"]
+
+
+def test_a_tool_needs_a_kind_that_is_text() -> None:
+    assert found(parse(steps("- {step: s, tool: {kind: 7}}\n"))) == [("DSL038", 5, 26)]
+
+
+def test_known_error_kinds_may_be_retried() -> None:
+    text = steps("- {step: s, tool: {kind: noop, spec: {retry: {kinds: [timeout]}}}}\n")
+    assert found(parse(text)) == []
+
+
 def test_a_keychain_entry_must_exist() -> None:
     text = steps('- {step: s, tool: {kind: http, url: "{{ keychain.apy.url }}"}}\n')
     assert found(parse(text)) == [("DSL018", 5, 41)]
@@ -533,6 +555,9 @@ def test_code_that_is_too_deep_or_holds_a_null_is_a_finding_not_a_crash() -> Non
     parsed = parse(steps(f'- {{step: s, tool: {{kind: python, code: "{deep}"}}}}\n'))
     assert [item.code for item in parsed.errors] == ["DSL044"]
     parsed = parse(steps('- {step: s, tool: {kind: python, code: "a\\0b"}}\n'))
+    assert [item.code for item in parsed.errors] == ["DSL044"]
+    signs = "-" * 60_000 + "1"
+    parsed = parse(steps(f'- {{step: s, tool: {{kind: python, code: "{signs}"}}}}\n'))
     assert [item.code for item in parsed.errors] == ["DSL044"]
 
 

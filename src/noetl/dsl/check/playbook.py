@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from noetl.dsl.check import templates
@@ -16,7 +15,10 @@ from noetl.dsl.tasks import Transfer
 from noetl.dsl.tasks.errors import ERROR_KINDS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from noetl.dsl.playbook.document import Playbook, Trigger
+    from noetl.dsl.playbook.loop import Loop
     from noetl.dsl.playbook.step import Step
     from noetl.dsl.shape import Model
     from noetl.dsl.shape.reader import Reader
@@ -89,7 +91,7 @@ class PlaybookCheck:
             if arc.step and arc.step != END and arc.step not in self._steps:
                 self._unknown_step(arc.step, self._at(arc, "step"), f"arc {index + 1}")
         if step.loop is not None:
-            self._loop(step)
+            self._loop(step, step.loop)
         single = step.tools[0] if step.tools and not step.is_pipeline else None
         if step.output is not None and single is not None and single.output is not None:
             message = "`output` stands on the step and on its tool"
@@ -100,10 +102,7 @@ class PlaybookCheck:
         hint = nearest(name, [*self._steps, END])
         self._reader.report("DSL018", f"{where} names no step: `{name[:80]}`", place, hint=hint)
 
-    def _loop(self, step: Step) -> None:
-        loop = step.loop
-        if loop is None:
-            return
+    def _loop(self, step: Step, loop: Loop) -> None:
         mode = loop.spec.mode if loop.spec else None
         if mode == "cursor" and loop.cursor is None and loop.spec:
             hint = "add `cursor`, or use `sequential` or `parallel`"
@@ -155,11 +154,11 @@ class PlaybookCheck:
             for index, kind in enumerate(task.spec.retry.kinds):
                 if kind not in ERROR_KINDS:
                     place = self._at(task.spec.retry, "kinds")
-                    box = place.container
-                    inner = box["kinds"] if isinstance(box, Mapping) else None
                     message = f"`{kind[:80]}` is not an error kind"
                     hint = nearest(kind, ERROR_KINDS)
-                    self._reader.report("DSL039", message, place.child(inner, index), hint=hint)
+                    self._reader.report(
+                        "DSL039", message, place.child(value_at(place), index), hint=hint
+                    )
         if isinstance(task, SubscriptionTask) and task.operation in {"poll", "drain"}:
             for name in _SOURCE_FIELDS.get(task.source, ()):
                 if getattr(task, name) is None:

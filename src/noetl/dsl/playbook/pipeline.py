@@ -10,6 +10,7 @@ from noetl.dsl.shape import (
     Definitions,
     JsonSchema,
     ListOf,
+    Model,
     Name,
     Of,
     key,
@@ -29,6 +30,8 @@ MOST_TASKS = 200
 
 class TaskShape:
     """One task, read by its `kind`."""
+
+    documented: ClassVar[type[Model]] = Task
 
     @property
     def blank(self) -> Task:
@@ -122,6 +125,7 @@ class WorkbookCall(Task):
 class ToolsShape:
     """A single tool, or a list of tasks that run in order as one command."""
 
+    documented: ClassVar[type[Model]] = Task
     blank: ClassVar[tuple[()]] = ()
 
     def read(self, value: Any, place: Place, reader: Reader) -> tuple[Task, ...]:  # noqa: ANN401 - see Shape

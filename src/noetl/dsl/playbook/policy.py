@@ -95,7 +95,7 @@ class _AdmitRuleShape:
 
 
 @model
-class _AdmitRules(Model):
+class AdmitRules(Model):
     """Admission rules; the first match decides, no match allows."""
 
     rules: tuple[AdmitRule, ...] = key(ListOf(_AdmitRuleShape(), most=100), "rules", default=())
@@ -105,13 +105,14 @@ class _AdmitRules(Model):
 class AdmitShape:
     """Admission rules, or a bare condition that must hold."""
 
-    _forms = ByType(text=Condition(SERVER), flag=Condition(SERVER), map=Of(_AdmitRules))
+    documented: ClassVar[type[Model]] = AdmitRules
+    _forms = ByType(text=Condition(SERVER), flag=Condition(SERVER), map=Of(AdmitRules))
     blank: ClassVar[tuple[()]] = ()
 
     def read(self, value: Any, place: Place, reader: Reader) -> tuple[AdmitRule, ...]:  # noqa: ANN401 - see Shape
         """Read either form into rules."""
         found = self._forms.read(value, place, reader)
-        if isinstance(found, _AdmitRules):
+        if isinstance(found, AdmitRules):
             return found.rules
         return (AdmitRule(when=found, allow=True), AdmitRule(allow=False))
 

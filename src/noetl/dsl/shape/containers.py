@@ -62,11 +62,6 @@ class MapOf:
     item: Shape
     named: bool = False
 
-    @property
-    def blank(self) -> dict[str, Any]:
-        """An empty map."""
-        return {}
-
     def read(self, value: Any, place: Place, reader: Reader) -> dict[str, Any]:  # noqa: ANN401 - see Shape
         """Read every value."""
         if not isinstance(value, dict):
@@ -108,10 +103,8 @@ class ByType:
     @property
     def blank(self) -> Any:  # noqa: ANN401 - see Shape
         """The blank of the richest alternative."""
-        for shape in (self.map, self.list, self.text, self.number, self.flag):
-            if shape is not None:
-                return blank_of(shape)
-        return None
+        shapes = (self.map, self.list, self.text, self.number, self.flag)
+        return blank_of(next(shape for shape in shapes if shape is not None))
 
     def read(self, value: Any, place: Place, reader: Reader) -> Any:  # noqa: ANN401 - see Shape
         """Read by the type that was written."""

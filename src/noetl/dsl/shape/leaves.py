@@ -58,7 +58,6 @@ class Text:
     role: str = ""
     pattern: str = ""
     code: str = "DSL039"
-    most: int = 0
     blank: ClassVar[str] = ""
 
     def read(self, value: Any, place: Place, reader: Reader) -> str:  # noqa: ANN401 - see Shape
@@ -72,8 +71,6 @@ class Text:
             self.pattern.removeprefix("^").removesuffix("$"), value
         ):
             reader.report(self.code, f"`{value[:80]}` does not match {self.pattern}", place)
-        if self.most and len(value) > self.most:
-            reader.report(self.code, f"longer than {self.most} characters", place)
         return value
 
     def schema(self, definitions: Definitions) -> JsonSchema:
@@ -82,9 +79,7 @@ class Text:
         plain: JsonSchema = {"type": "string"}
         if self.pattern:
             plain["pattern"] = self.pattern
-        if self.most:
-            plain["maxLength"] = self.most
-        return {"anyOf": [plain, TEMPLATE_SCHEMA]} if self.role and len(plain) > 1 else plain
+        return {"anyOf": [plain, TEMPLATE_SCHEMA]} if self.role and self.pattern else plain
 
     def words(self) -> str:
         """Text, or a template that renders to text."""
@@ -205,8 +200,6 @@ class Choice:
 
     values: tuple[str, ...]
     role: str = ""
-    any_case: bool = False
-    code: str = "DSL039"
 
     @property
     def blank(self) -> str:
@@ -218,21 +211,18 @@ class Choice:
         if not isinstance(value, str):
             reader.wrong_type(place, value, self.words())
             return self.values[0]
-        word = value.lower() if self.any_case else value
-        if word in self.values:
-            return word
+        if value in self.values:
+            return value
         if self.role and reader.text(value, place, self.role):
             return value
         hint = nearest(value, self.values)
-        reader.report(self.code, f"`{value[:80]}` is not allowed here", place, hint=hint)
+        reader.report("DSL039", f"`{value[:80]}` is not allowed here", place, hint=hint)
         return self.values[0]
 
     def schema(self, definitions: Definitions) -> JsonSchema:
         """An enumeration."""
         del definitions
         plain: JsonSchema = {"enum": list(self.values)}
-        if self.any_case:
-            plain = {"type": "string", "pattern": any_case_pattern(self.values)}
         return {"anyOf": [plain, TEMPLATE_SCHEMA]} if self.role else plain
 
     def words(self) -> str:

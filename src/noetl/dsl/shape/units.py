@@ -168,11 +168,6 @@ class SetMap:
 
     role: str
 
-    @property
-    def blank(self) -> dict[str, Any]:
-        """No writes."""
-        return {}
-
     def read(self, value: Any, place: Place, reader: Reader) -> Mapping[str, Any]:  # noqa: ANN401 - see Shape
         """Read the writes; every key names its scope."""
         if not isinstance(value, dict):

@@ -80,7 +80,7 @@ class Rule:
 
 
 @model
-class _When(Model):
+class RuleForm(Model):
     """A rule with a condition, or without one a rule that always matches."""
 
     when: bool | str | None = key(Condition(RULE), "when the rule matches", default=None)
@@ -104,6 +104,8 @@ class _Else(Model):
 class RuleShape:
     """`{when, then}`, `{then}`, `{else: {then: ...}}` or `{else: {do, set}}`."""
 
+    documented: ClassVar[type[Model]] = RuleForm
+
     def read(self, value: Any, place: Place, reader: Reader) -> Rule:  # noqa: ANN401 - see Shape
         """Read any of the accepted forms into one rule."""
         if isinstance(value, dict) and "else" in value:
@@ -115,7 +117,7 @@ class RuleShape:
             else:
                 then = Of(Action).read(body, where, reader)
             return Rule(when=None, then=then, place=place)
-        rule = Of(_When).read(value, place, reader)
+        rule = Of(RuleForm).read(value, place, reader)
         return Rule(when=rule.when, then=rule.then, place=place)
 
     def schema(self, definitions: Definitions) -> JsonSchema:
@@ -128,7 +130,7 @@ class RuleShape:
             "patternProperties": {"^x-": True},
             "additionalProperties": False,
         }
-        return {"anyOf": [Of(_When).schema(definitions), last]}
+        return {"anyOf": [Of(RuleForm).schema(definitions), last]}
 
     def words(self) -> str:
         """A rule."""
@@ -214,14 +216,10 @@ class SelectPath(Model):
 class SelectShape:
     """Fields that stay readable without a fetch: a list of names, of {path, as}, or a map."""
 
+    documented: ClassVar[type[Model]] = SelectPath
     _item = ByType(text=Text(), map=Of(SelectPath))
     _list = ListOf(_item)
     _map = MapOf(Text())
-
-    @property
-    def blank(self) -> dict[str, str]:
-        """Nothing selected."""
-        return {}
 
     def read(self, value: Any, place: Place, reader: Reader) -> dict[str, str]:  # noqa: ANN401 - see Shape
         """Read any of the forms into one map of name to path."""
@@ -231,7 +229,7 @@ class SelectShape:
         for item in self._list.read(value, place, reader):
             if isinstance(item, SelectPath):
                 chosen[item.as_] = item.path
-            elif item:
+            else:
                 path = item if item.startswith("$") else f"$.{item}"
                 chosen[path.rsplit(".", 1)[-1]] = path
         return chosen

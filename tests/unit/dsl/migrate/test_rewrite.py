@@ -262,3 +262,17 @@ def test_the_editor_puts_an_item_between_others():
     edit.append(items, 3, (box, "a"))
     edit.insert(items, 1, 2, (items, 0))
     assert items == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "  - step: a\n    when: x\n    spec: {policy: {admit: y}}\n",
+        "  - step: a\n    set_ctx: {n: 1}\n    set: {ctx.n: 2}\n",
+    ],
+)
+def test_an_older_form_beside_its_new_form_is_left_for_the_author(body):
+    text = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: a}\nworkflow:\n" + body
+    done = migrate(text)
+    assert [item.code for item in done.remaining if item.severity == "error"] == ["DSL039"]
+    assert "when: x" in done.text or "set_ctx: {n: 1}" in done.text

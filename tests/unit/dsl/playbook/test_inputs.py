@@ -53,3 +53,8 @@ def test_a_request_is_checked_with_a_pointer_per_fault() -> None:
     validator = jsonschema.Draft202012Validator(input_schema(read(BOOK, Playbook).inputs))
     faults = validator.iter_errors({"city": "x", "limit": 0, "box": {}, "more": 1})
     assert sorted(fault.json_path for fault in faults) == ["$.box", "$.city", "$.city", "$.limit"]
+
+
+def test_fields_without_a_required_one_need_nothing() -> None:
+    text = BOOK.replace("required: true, title", "title").replace(", required: true", "")
+    assert "required" not in input_schema(read(text, Playbook).inputs)
