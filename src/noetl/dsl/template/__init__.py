@@ -12,6 +12,7 @@ from noetl.dsl.template.errors import (
     TemplateSyntax,
     UndefinedName,
 )
+from noetl.dsl.template.filters.linear import pattern_fault
 from noetl.dsl.template.limits import CODE_SOURCE_LIMIT, SOURCE_LIMIT
 from noetl.dsl.template.tables import FILTERS, PREDICATES
 from noetl.dsl.template.template import (
@@ -47,6 +48,7 @@ __all__ = [
     "compile_template",
     "is_template",
     "is_true",
+    "pattern_fault",
     "read_sites",
     "reads",
     "render",

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from functools import lru_cache
 
-from noetl.dsl.template.errors import TemplateFailure
+from noetl.dsl.template.errors import LimitExceeded, TemplateFailure
+from noetl.dsl.template.limits import PATH_LIMIT, Meter
 from noetl.dsl.template.values import MISSING, Group, View, kind_of
-
-if TYPE_CHECKING:
-    from noetl.dsl.template.limits import Meter
 
 
 def is_forbidden(name: str) -> bool:
@@ -62,18 +60,28 @@ def cut(value: object, bounds: slice, meter: Meter) -> object:
     if bounds.step == 0:
         raise TemplateFailure("the step of a slice cannot be 0")
     if isinstance(value, str):
-        return meter.text(value[bounds])
+        meter.length(len(range(*bounds.indices(len(value)))))
+        return value[bounds]
     if isinstance(value, (list, tuple)):
-        part = list(value[bounds])
-        meter.items(len(part))
-        return part
+        meter.items(len(range(*bounds.indices(len(value)))))
+        return list(value[bounds])
     raise TemplateFailure(f"a value of type {kind_of(value)} cannot be sliced")
 
 
-def dig(value: object, path: str) -> object:
+@lru_cache(maxsize=64)
+def _keys(path: str) -> tuple[str | int, ...]:
+    if len(path) > PATH_LIMIT:
+        raise LimitExceeded(f"the attribute is longer than {PATH_LIMIT} characters")
+    parts = path.split(".")
+    return tuple(int(part) if part.isascii() and part.isdigit() else part for part in parts)
+
+
+def dig(value: object, path: str, meter: Meter) -> object:
     """Return the value at a dotted path, as `attribute=` arguments name it, else MISSING."""
-    for part in path.split("."):
-        value = item(value, int(part) if part.isascii() and part.isdigit() else part)
+    keys = _keys(path)
+    meter.spend(1 + (len(keys) >> 1))
+    for key in keys:
+        value = item(value, key)
         if value is MISSING:
             return MISSING
     return value

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from noetl.dsl.template.compiler.frame import Frame
 from noetl.dsl.template.errors import TemplateFailure, TemplateSyntax
-from noetl.dsl.template.limits import CODE_SOURCE_LIMIT, Meter
+from noetl.dsl.template.limits import CODE_SOURCE_LIMIT
 from noetl.dsl.template.syntax.lexer import expression_tokens
 from noetl.dsl.template.template import Template, check_source, compile_template
 from noetl.dsl.template.values import to_text
@@ -18,7 +19,11 @@ if TYPE_CHECKING:
 
 # Three braces in a row are an f-string's own, never the start of an expression.
 _OPEN: Final = re.compile(r"(?<!\{)\{\{(?!\{)")
-_ENTRIES: Final = 256
+_EXPRESSIONS: Final = 1_000
+# As with templates, each class keeps a few MiB of source.
+_SHORT: Final = 8 * 1024
+_SHORT_ENTRIES: Final = 256
+_LONG_ENTRIES: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,15 +48,15 @@ class Code:
 
     def render(self, scope: Mapping[str, object]) -> str:
         """Return the text with those expressions rendered whose first name is in scope."""
-        meter = Meter()
+        frame = Frame(scope, [])
         out: list[str] = []
         position = 0
         for expression in self.expressions:
             if expression.first_name not in scope:
                 continue
             try:
-                value = to_text(expression.template.render(scope), meter)
-                meter.write(value)
+                value = to_text(expression.template.resume(frame), frame)
+                frame.write(value)
             except TemplateFailure as failure:
                 # Its place is wanted in the whole source, not in the expression.
                 if failure.offset is None:
@@ -66,7 +71,6 @@ class Code:
         return "".join(out)
 
 
-@lru_cache(maxsize=_ENTRIES)
 def _compile(text: str) -> Code:
     found: list[CodeExpression] = []
     position = 0
@@ -75,6 +79,12 @@ def _compile(text: str) -> Code:
         expression = _expression(text, opening.start())
         if expression is not None:
             found.append(expression)
+            if len(found) > _EXPRESSIONS:
+                raise TemplateSyntax(
+                    f"the source holds more than {_EXPRESSIONS} expressions",
+                    expression.start,
+                    code="DSL043",
+                )
             position = expression.end
     return Code(text, tuple(found))
 
@@ -97,7 +107,11 @@ def _expression(text: str, start: int) -> CodeExpression | None:
     )
 
 
+_short_code: Final = lru_cache(maxsize=_SHORT_ENTRIES)(_compile)
+_long_code: Final = lru_cache(maxsize=_LONG_ENTRIES)(_compile)
+
+
 def compile_code(text: str) -> Code:
     """Return a source text in which expressions may be rendered."""
     check_source(text, CODE_SOURCE_LIMIT)
-    return _compile(text)
+    return _short_code(text) if len(text) <= _SHORT else _long_code(text)

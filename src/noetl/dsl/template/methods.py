@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from noetl.dsl.template.errors import TemplateFailure
-from noetl.dsl.template.limits import ITEM_LIMIT, Meter, check_length, check_width
+from noetl.dsl.template.limits import ITEM_LIMIT, Meter, check_length, check_width, count_lines
 from noetl.dsl.template.operators import contains, equal
 from noetl.dsl.template.printf import format_text
 from noetl.dsl.template.values import kind_of, plain, to_text
@@ -30,13 +30,32 @@ _CHANGES: Final = frozenset(
     ]
 )
 # Their results are never much longer than the text, so they run as they are.
-_PLAIN_TEXT_METHODS: Final = (
+_CHANGED_TEXT: Final = (
     "capitalize",
     "casefold",
-    "count",
-    "endswith",
-    "find",
-    "index",
+    "lower",
+    "removeprefix",
+    "removesuffix",
+    "swapcase",
+    "title",
+    "upper",
+)
+# They compare the text with one or several others at one end.
+_ENDS: Final = ("endswith", "startswith")
+# They look for a text, or for any of some characters; true when the time is linear.
+_SEARCHES: Final = {
+    "count": True,
+    "find": True,
+    "index": True,
+    "lstrip": False,
+    "partition": True,
+    "rfind": False,
+    "rindex": False,
+    "rpartition": False,
+    "rstrip": False,
+    "strip": False,
+}
+_QUESTIONS: Final = (
     "isalnum",
     "isalpha",
     "isascii",
@@ -49,18 +68,6 @@ _PLAIN_TEXT_METHODS: Final = (
     "isspace",
     "istitle",
     "isupper",
-    "lower",
-    "lstrip",
-    "removeprefix",
-    "removesuffix",
-    "rfind",
-    "rindex",
-    "rstrip",
-    "startswith",
-    "strip",
-    "swapcase",
-    "title",
-    "upper",
 )
 
 
@@ -72,7 +79,11 @@ def bounded_split(text: str, sep: object, limit: object, meter: Meter, *, right:
         raise TemplateFailure("a separator cannot be empty")
     if not isinstance(limit, int):
         raise TemplateFailure("the number of splits must be an integer")
-    bound = ITEM_LIMIT if limit < 0 else min(limit, ITEM_LIMIT)
+    meter.search(text, sep or " ", is_linear=not right)
+    meter.length(len(text))
+    # One part more than can be paid for is enough to know that there are too many.
+    most = min(ITEM_LIMIT, meter.fuel + 1)
+    bound = most if limit < 0 else min(limit, most)
     parts = text.rsplit(sep, bound) if right else text.split(sep, bound)
     meter.items(len(parts))
     return parts
@@ -84,6 +95,7 @@ def bounded_replace(text: str, old: object, new: object, count: object, meter: M
         raise TemplateFailure("`replace` needs two texts")
     if not isinstance(count, int):
         raise TemplateFailure("the number of replacements must be an integer")
+    meter.search(text, old)
     found = text.count(old)
     times = found if count < 0 else min(count, found)
     meter.length(len(text) + times * (len(new) - len(old)))
@@ -134,9 +146,9 @@ def _rsplit(meter: Meter, text: str, sep: object = None, maxsplit: object = -1) 
 
 
 def _splitlines(meter: Meter, text: str, keepends: object = False) -> list[str]:
-    parts = text.splitlines(bool(keepends))
-    meter.items(len(parts))
-    return parts
+    meter.length(len(text))
+    meter.items(count_lines(text))
+    return text.splitlines(bool(keepends))
 
 
 def _replace(meter: Meter, text: str, old: object, new: object, count: object = -1) -> str:
@@ -147,26 +159,65 @@ def _join(meter: Meter, text: str, values: object) -> str:
     return bounded_join(text, values, meter)
 
 
-def _format(meter: Meter, text: str, *args: object, **named: object) -> str:
+def _format(meter: Meter, text: str, /, *args: object, **named: object) -> str:
     return format_text(text, args, named, meter)
 
 
-def _text_method(name: str) -> Method:
+def _changed(name: str) -> Method:
     method: Callable[..., object] = getattr(str, name)
 
     def run(meter: Meter, text: str, *args: object) -> object:
         meter.length(len(text))
-        # `startswith` takes several prefixes as a tuple only; templates have lists.
-        return method(text, *(tuple(a) if isinstance(a, list) else a for a in args))
+        return method(text, *args)
+
+    return run
+
+
+def _question(name: str) -> Method:
+    method: Callable[..., object] = getattr(str, name)
+
+    def run(meter: Meter, text: str) -> object:
+        meter.look(len(text))
+        return method(text)
+
+    return run
+
+
+def _searching(name: str) -> Method:
+    method: Callable[..., object] = getattr(str, name)
+    is_linear = _SEARCHES[name]
+
+    def run(meter: Meter, text: str, *args: object) -> object:
+        part = args[0] if args and isinstance(args[0], str) else ""
+        meter.search(text, part, is_linear=is_linear)
+        meter.length(len(text))
+        found = method(text, *args)
+        return list(found) if isinstance(found, tuple) else found
+
+    return run
+
+
+def _at_end(name: str) -> Method:
+    method: Callable[..., object] = getattr(str, name)
+
+    def run(meter: Meter, text: str, ends: object, *args: object) -> object:
+        if not isinstance(ends, (list, tuple)):
+            meter.read(len(text))
+            return method(text, ends, *args)
+        meter.items(len(ends))
+        meter.spend(sum(len(end) >> 10 for end in ends))
+        # Python takes several ends as a tuple only; templates have lists.
+        return method(text, tuple(ends), *args)
 
     return run
 
 
 _TEXT_METHODS: Final[dict[str, Method]] = {
-    **{name: _text_method(name) for name in _PLAIN_TEXT_METHODS},
+    **{name: _changed(name) for name in _CHANGED_TEXT},
+    **{name: _question(name) for name in _QUESTIONS},
+    **{name: _searching(name) for name in _SEARCHES},
+    **{name: _at_end(name) for name in _ENDS},
     **{name: _aligned(name) for name in ("center", "ljust", "rjust")},
-    "partition": lambda meter, text, sep: list(_text_method("partition")(meter, text, sep)),  # type: ignore[call-overload]  # partition gives a tuple
-    "rpartition": lambda meter, text, sep: list(_text_method("rpartition")(meter, text, sep)),  # type: ignore[call-overload]  # as above
     "expandtabs": _expandtabs,
     "format": _format,
     "join": _join,
@@ -216,6 +267,7 @@ def map_values(meter: Meter, values: Mapping[object, object]) -> list[object]:
 def items(meter: Meter, values: Mapping[object, object]) -> list[list[object]]:
     """Return the pairs of a map as lists of two."""
     meter.items(len(values))
+    meter.hold(len(values))
     return [[key, value] for key, value in values.items()]
 
 

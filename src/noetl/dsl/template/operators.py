@@ -9,12 +9,14 @@ from typing import Any, Final
 from noetl.dsl.template.errors import LimitExceeded, TemplateFailure
 from noetl.dsl.template.limits import INTEGER_BITS, Meter
 from noetl.dsl.template.printf import printf
-from noetl.dsl.template.values import kind_of, plain
+from noetl.dsl.template.values import View, kind_of
 
 # Operators work on numbers, texts and lists that were checked just before; no narrower type fits.
 _Binary = Callable[[Any, Any], Any]
 Operation = Callable[[object, object, Meter], object]
 
+# Python takes numbers modulo 2**61 - 1 as their hashes.
+_HASHED_APART: Final = 2**60
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 
 
@@ -71,7 +73,8 @@ def multiply(left: object, right: object, meter: Meter) -> object:
     if isinstance(left, int) and isinstance(right, (str, list, tuple)):
         left, right = right, left
     if isinstance(right, int):
-        times = max(right, 0)
+        # Nothing stays nothing however often; Python would refuse a huge number of times.
+        times = max(right, 0) if left else 0
         if isinstance(left, str):
             meter.length(len(left) * times)
             return left * times
@@ -123,17 +126,22 @@ def keep_sign(value: object, meter: Meter) -> object:
 
 def equal(left: object, right: object, meter: Meter) -> bool:
     """Return `left == right`; two containers are weighed first, since both may be huge trees."""
-    if type(left) not in _SCALARS and type(right) not in _SCALARS:
+    _pay_comparison(left, right, meter)
+    return bool(left == right)
+
+
+def _pay_comparison(left: object, right: object, meter: Meter) -> None:
+    kind = type(left)
+    if kind is str:
+        meter.spend(len(left) >> 10)  # type: ignore[arg-type] # the exact type was compared
+    elif kind not in _SCALARS and type(right) not in _SCALARS:
         meter.weigh(left)
         meter.weigh(right)
-    return bool(left == right)
 
 
 def _ordered(sign: str, compute: _Binary) -> Operation:
     def run(left: object, right: object, meter: Meter) -> bool:
-        if type(left) not in _SCALARS and type(right) not in _SCALARS:
-            meter.weigh(left)
-            meter.weigh(right)
+        _pay_comparison(left, right, meter)
         try:
             return bool(compute(left, right))
         except TypeError:
@@ -147,15 +155,20 @@ def contains(container: object, value: object, meter: Meter) -> bool:
     if isinstance(container, str):
         if not isinstance(value, str):
             raise _unsupported("in", value, container)
-        meter.length(len(container))
+        meter.search(container, value)
         return value in container
     if isinstance(container, (list, tuple)):
         meter.spend(len(container) >> 4)
-        if type(value) not in _SCALARS:
+        if isinstance(value, str):
+            # Texts of one length are compared to their first difference.
+            meter.spend(len(container) * (len(value) >> 10))
+        elif type(value) not in _SCALARS:
             meter.weigh(container)
             meter.weigh(value)
         return value in container
     if isinstance(container, Mapping):
+        if isinstance(value, str):
+            meter.read(len(value))
         return type(value) in _SCALARS and value in container
     raise _unsupported("in", value, container)
 
@@ -172,6 +185,11 @@ COMPARISONS: Final[Mapping[str, Operation]] = {
 }
 
 
+def is_large(number: float) -> bool:
+    """Return whether a number is so large that Python gives many others the same hash."""
+    return not -_HASHED_APART < number < _HASHED_APART
+
+
 def is_truthy(value: object) -> bool:
     """Return the truth of a value inside a template: empty, zero and null are false."""
-    return bool(plain(value))
+    return value.is_truthy() if isinstance(value, View) else bool(value)

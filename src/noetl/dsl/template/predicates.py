@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from noetl.dsl.template.errors import TemplateFailure
-from noetl.dsl.template.operators import COMPARISONS, contains
+from noetl.dsl.template.operators import COMPARISONS, contains, equal
 from noetl.dsl.template.values import kind_of, to_text
 
 if TYPE_CHECKING:
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 Predicate = Callable[..., bool]
 
 
-def _same(_meter: Meter, value: object, other: object) -> bool:
+def _same(meter: Meter, value: object, other: object) -> bool:
     """Values have no identity in templates, so two scalars are the same when type and value are."""
     if isinstance(value, (Mapping, list, tuple)):
         return value is other
-    return type(value) is type(other) and value == other
+    return type(value) is type(other) and equal(value, other, meter)
 
 
 def _integer(value: object) -> int:
@@ -51,12 +51,18 @@ def _comparison(sign: str) -> Predicate:
     return run
 
 
+def _read(value: object, meter: Meter) -> str:
+    text = to_text(value, meter)
+    meter.look(len(text))
+    return text
+
+
 def _is_lower(meter: Meter, value: object) -> bool:
-    return to_text(value, meter).islower()
+    return _read(value, meter).islower()
 
 
 def _is_upper(meter: Meter, value: object) -> bool:
-    return to_text(value, meter).isupper()
+    return _read(value, meter).isupper()
 
 
 def _is_in(meter: Meter, value: object, seq: object) -> bool:

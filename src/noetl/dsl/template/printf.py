@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from string import Formatter
 from typing import Final
 
@@ -16,6 +16,8 @@ _DIRECTIVE: Final = re.compile(
     r"(?:\.(?P<precision>\*|[0-9]*))?[hlL]?(?P<kind>.?)",
     re.DOTALL,
 )
+# Filling in one field takes longer than other steps do.
+_FIELD_FUEL: Final = 4
 _NUMBERS: Final = "diouxXeEfFgG"
 _SPEC: Final = re.compile(r"(?:.?[<>=^])?[-+ ]?z?#?0?([0-9]*)[,_]?(?:\.([0-9]+))?([a-zA-Z%]?)")
 
@@ -26,7 +28,7 @@ def printf(template: str, arguments: object, meter: Meter) -> str:
     parts: list[str] = []
     position = total = 0
     for found in _DIRECTIVE.finditer(template):
-        meter.spend(1)
+        meter.spend(_FIELD_FUEL)
         parts.append(template[position : found.start()])
         parts.append(_directive(found, source, meter))
         position = found.end()
@@ -64,6 +66,11 @@ class _Arguments:
             raise TemplateFailure("there are more values than `%` directives")
 
 
+def _width(digits: str) -> int:
+    """Return a width or precision; a few digits are enough to know one that is too large."""
+    return check_width(int(digits.lstrip("0")[:9] or 0))
+
+
 def _directive(found: re.Match[str], source: _Arguments, meter: Meter) -> str:
     kind = found["kind"]
     if kind == "%":
@@ -73,15 +80,15 @@ def _directive(found: re.Match[str], source: _Arguments, meter: Meter) -> str:
     if not kind or kind not in _NUMBERS + "sc":
         raise TemplateFailure(f"`{found[0]}` is not a `%` directive")
     precision = found["precision"]
-    check_width(int(found["width"][:9] or 0))
-    check_width(int((precision or "0")[:9]))
+    width = _width(found["width"])
+    digits = _width(precision or "")
     value = plain(source.take(found["name"]))
     if kind in "sc":
         kind, value = "s", to_text(value, meter)
     elif not isinstance(value, (int, float)):
         raise TemplateFailure(f"`%{kind}` needs a number, not {kind_of(value)}")
-    spec = f"%{found['flags']}{found['width']}"
-    spec += kind if precision is None else f".{precision}{kind}"
+    spec = f"%{found['flags']}{width or ''}"
+    spec += kind if precision is None else f".{digits}{kind}"
     try:
         return spec % (value,)
     except (TypeError, ValueError, OverflowError) as error:
@@ -94,12 +101,8 @@ def format_text(
     """Return `template.format(...)`: fields name values, never their attributes or items."""
     parts: list[str] = []
     automatic = total = 0
-    try:
-        fields = list(Formatter().parse(template))
-    except ValueError as error:
-        raise TemplateFailure(f"`format`: {error}") from None
-    for literal, field, spec, conversion in fields:
-        meter.spend(1)
+    for literal, field, spec, conversion in _fields(template):
+        meter.spend(_FIELD_FUEL)
         parts.append(literal)
         if field is not None:
             if not field:
@@ -112,6 +115,13 @@ def format_text(
         total += len(literal)
         check_length(total)
     return meter.text("".join(parts))
+
+
+def _fields(template: str) -> Iterator[tuple[str, str | None, str | None, str | None]]:
+    try:
+        yield from Formatter().parse(template)
+    except ValueError as error:
+        raise TemplateFailure(f"`format`: {error}") from None
 
 
 def _field(field: str, args: tuple[object, ...], named: Mapping[str, object]) -> object:
@@ -132,8 +142,8 @@ def _formatted(value: object, spec: str, meter: Meter) -> str:
     known = _SPEC.fullmatch(spec)
     if known is None:
         raise TemplateFailure(f"`format`: `{spec[:40]}` is not a format")
-    check_width(int(known[1][:9] or 0))
-    check_width(int((known[2] or "0")[:9]))
+    _width(known[1])
+    _width(known[2] or "")
     if isinstance(value, bool) or not isinstance(value, (int, float)) or known[3] == "s":
         value = to_text(value, meter)
     try:

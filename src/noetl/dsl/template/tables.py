@@ -79,19 +79,34 @@ def find(table: Mapping[str, Function], name: str, what: str, offset: int) -> Fu
 class Namespace(View):
     """A map whose fields `{% set ns.field = ... %}` changes, also from inside loops."""
 
-    __slots__ = ("fields",)
+    __slots__ = ("fields", "is_shared")
 
     def __init__(self, fields: dict[str, object]) -> None:
         """Start with these fields."""
         self.fields = fields
+        self.is_shared = False
 
     def lookup(self, key: str) -> object:
         """Return a field."""
         return self.fields.get(key, MISSING)
 
     def plain(self) -> object:
-        """Return the fields as they are now."""
-        return dict(self.fields)
+        """Return the fields as they are now; the next change is made to a copy."""
+        self.is_shared = True
+        return self.fields
+
+    def is_truthy(self) -> bool:
+        """Return whether there are fields."""
+        return bool(self.fields)
+
+    def change(self, field: str, value: object, meter: Meter) -> None:
+        """Set a field."""
+        if self.is_shared:
+            meter.items(len(self.fields))
+            self.fields = dict(self.fields)
+            self.is_shared = False
+        meter.hold(1)
+        self.fields[field] = value
 
 
 def _range(meter: Meter, *args: object) -> list[int]:
@@ -103,6 +118,7 @@ def _range(meter: Meter, *args: object) -> list[int]:
     if found[RANGE_LIMIT:]:
         raise LimitExceeded(f"`range` is longer than {RANGE_LIMIT}")
     meter.spend(len(found) >> 4)
+    meter.hold(len(found))
     return list(found)
 
 

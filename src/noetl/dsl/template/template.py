@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from noetl.dsl.template.compiler.frame import Evaluate, Frame, Read
 from noetl.dsl.template.compiler.statements import StatementCompiler
 from noetl.dsl.template.errors import LimitExceeded, TemplateFailure, TemplateSyntax
-from noetl.dsl.template.limits import FUEL_LIMIT, SOURCE_LIMIT, TEXT_LIMIT, VALUE_DEPTH_LIMIT
+from noetl.dsl.template.limits import (
+    CODE_SOURCE_LIMIT,
+    FUEL_LIMIT,
+    SOURCE_LIMIT,
+    TEXT_LIMIT,
+    VALUE_DEPTH_LIMIT,
+)
 from noetl.dsl.template.syntax import nodes
 from noetl.dsl.template.syntax.parser import parse, parse_condition
-from noetl.dsl.template.values import MISSING, PLAIN_TYPES, kind_of, plain, to_text
+from noetl.dsl.template.values import MISSING, kind_of, plain, to_text
+
+if TYPE_CHECKING:
+    from functools import _lru_cache_wrapper
+
+_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 
 # Most texts are short; the few long ones (SQL, prompts) must not hold the memory of thousands.
-_SHORT: Final = 4 * 1024
-_SHORT_ENTRIES: Final = 16_384
-_LONG_ENTRIES: Final = 256
+# Compiled, a text takes some hundred times its own memory: each class keeps 1 MiB of source.
+_SHORT: Final = 128
+_SHORT_ENTRIES: Final = 8_192
+_LONGER: Final = ((1024, 1_024), (8 * 1024, 128), (SOURCE_LIMIT, 16), (CODE_SOURCE_LIMIT, 1))
 
 
 class Template:
@@ -61,15 +73,26 @@ class Template:
         value = self._render(frame)
         return value, FUEL_LIMIT - frame.fuel
 
+    def resume(self, frame: Frame) -> object:
+        """Return what `render` returns, on what is left of a meter that other templates used."""
+        frame.slots = [MISSING] * self._slots
+        return self._render(frame)
+
     evaluate = render
 
     def _render(self, frame: Frame) -> object:
         try:
             value = self._run(frame)
-            return value if type(value) in PLAIN_TYPES else plain(value)
+            if type(value) in _SCALARS:
+                return value
+            value = plain(value)
+            frame.settle(value)
         except TemplateFailure as failure:
             failure.locate(self.text)
             raise
+        except (RecursionError, MemoryError):
+            raise LimitExceeded("the template needs too much memory or nesting") from None
+        return value
 
 
 def _lone(body: nodes.Body) -> nodes.Expression | None:
@@ -150,19 +173,18 @@ def _build_condition(text: str) -> Template:
     return Template(text, (nodes.Emit(parse_condition(text), 0),))
 
 
-@lru_cache(maxsize=_SHORT_ENTRIES)
-def _short_template(text: str) -> Template:
+def _new_template(text: str) -> Template:
     return _located(_build_template, text)
 
 
-@lru_cache(maxsize=_LONG_ENTRIES)
-def _long_template(text: str) -> Template:
-    return _located(_build_template, text)
-
-
-@lru_cache(maxsize=_SHORT_ENTRIES)
-def _condition(text: str) -> Template:
+def _new_condition(text: str) -> Template:
     return _located(_build_condition, text)
+
+
+_short_template: Final = lru_cache(maxsize=_SHORT_ENTRIES)(_new_template)
+_templates: Final = [(size, lru_cache(maxsize=count)(_new_template)) for size, count in _LONGER]
+_short_condition: Final = lru_cache(maxsize=_SHORT_ENTRIES)(_new_condition)
+_conditions: Final = [(size, lru_cache(maxsize=count)(_new_condition)) for size, count in _LONGER]
 
 
 def check_source(text: str, limit: int) -> None:
@@ -179,21 +201,31 @@ def compile_template(text: str, *, source_limit: int = SOURCE_LIMIT) -> Template
     if len(text) <= _SHORT:
         return _short_template(text)
     check_source(text, source_limit)
-    return _long_template(text)
+    return _longer(text, _templates)
 
 
 def compile_condition(text: str) -> Template:
     """Return the compiled form of a condition: a template or a bare expression."""
     if is_template(text):
         return compile_template(text)
+    if len(text) <= _SHORT:
+        return _short_condition(text)
     check_source(text, SOURCE_LIMIT)
-    return _condition(text)
+    return _longer(text, _conditions)
+
+
+def _longer(text: str, caches: Sequence[tuple[int, Callable[[str], Template]]]) -> Template:
+    return next(cached for size, cached in caches if len(text) <= size)(text)
 
 
 def compilations() -> int:
     """Return how many distinct texts were compiled so far."""
-    caches = (_short_template, _long_template, _condition)
-    return sum(cache.cache_info().misses for cache in caches)
+    return sum(cache.cache_info().misses for _, cache in caches())
+
+
+def caches() -> list[tuple[int, _lru_cache_wrapper[Template]]]:
+    """Return the caches of compiled texts, each with the length of the longest text in it."""
+    return [(_SHORT, _short_template), (_SHORT, _short_condition), *_templates, *_conditions]
 
 
 def render(value: object, scope: Mapping[str, object]) -> object:

@@ -6,11 +6,15 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from enum import Enum
+from io import StringIO
 from typing import TYPE_CHECKING, Final, Literal
 
 from noetl.dsl.template.errors import TemplateFailure
+from noetl.dsl.template.limits import check_length
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from noetl.dsl.template.limits import Meter
 
 FALSE_TEXTS: Final = frozenset({"", "false", "no", "off", "none", "null", "0"})
@@ -41,6 +45,10 @@ class View(ABC):
     @abstractmethod
     def plain(self) -> object:
         """Return the whole as null, bool, int, float, str, list or map."""
+
+    def is_truthy(self) -> bool:
+        """Return the truth of the whole."""
+        return bool(self.plain())
 
 
 class Group(dict[str, object]):
@@ -115,13 +123,24 @@ def number_text(value: object) -> str:
 
 def to_json(value: object, meter: Meter, indent: int | None = None) -> str:
     """Return compact JSON, or indented JSON with one item per line."""
-    meter.weigh(value)
-    encoder = _COMPACT if indent is None else _indented(indent)
+    weight = meter.weigh(value)
     try:
-        text = encoder.encode(plain(value))
+        if indent is None:
+            return meter.text(_COMPACT.encode(plain(value)))
+        # Indented output is made by Python code, whose time grows with the nesting as well.
+        meter.spend(weight)
+        return meter.text(_joined(_indented(indent).iterencode(plain(value))))
     except (TypeError, ValueError) as error:
         raise TemplateFailure(f"the value is not JSON: {error}") from None
-    return meter.text(text)
+
+
+def _joined(chunks: Iterator[str]) -> str:
+    """Return the text of some chunks, and stop as soon as it is too long."""
+    text = StringIO()
+    for chunk in chunks:
+        check_length(text.tell() + len(chunk))
+        text.write(chunk)
+    return text.getvalue()
 
 
 def _json_default(value: object) -> object:

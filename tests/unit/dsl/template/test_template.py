@@ -89,6 +89,37 @@ def test_a_value_that_is_nested_too_deeply_is_refused():
         render(value, {})
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["9" * 5000, "-" + "9" * 5000, " +1_" + "0" * 5000, "\u0669" * 5000, "0" * 9 + "9" * 5000],
+)
+def test_more_digits_than_a_number_has_are_a_limit_and_never_the_default(text):
+    with pytest.raises(LimitExceeded, match="too many digits") as caught:
+        render("{{ text | int(7) }}", {"text": text})
+    assert caught.value.code == "template_limit"
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("('0' * 5000 ~ '12') | int", 12),
+        ("('x' * 5000) | int", 0),
+        ("('9' * 5000 ~ 'x') | int(5)", 5),
+        ("'x' | int(3)", 3),
+        ("('z' * 5000) | int(4, 10)", 4),
+        ("('9' * 5000) | int(4, 99)", 4),
+    ],
+)
+def test_a_text_that_is_no_number_is_the_default_however_long_it_is(expression, value):
+    assert render("{{ " + expression + " }}", {}) == value
+
+
+@pytest.mark.parametrize("base", [0, 7, 36])
+def test_the_limit_of_digits_holds_in_every_base(base):
+    with pytest.raises(LimitExceeded):
+        render("{{ ('6' * 5000) | int(1, base) }}", {"base": base})
+
+
 def test_a_text_is_compiled_once():
     text = "{{ compiled_once + 1 }}"
     before = compilations()
@@ -325,4 +356,4 @@ def test_tables_name_the_filters_and_tests():
 def test_fuel_is_counted_the_same_each_time():
     template = compile_template("{% for i in l %}{{ i | upper }}{% endfor %}{{ l | sort | join }}")
     scope = {"l": ["b", "a", "c"]}
-    assert [template.measure(scope) for _ in range(3)] == [("BACabc", 17)] * 3
+    assert [template.measure(scope) for _ in range(3)] == [("BACabc", 20)] * 3

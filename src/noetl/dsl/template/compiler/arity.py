@@ -32,8 +32,9 @@ def check_arguments(
     if positional > len(parameters) and not code.co_flags & _ANY_POSITIONAL:
         raise TemplateSyntax(f"{what} takes at most {len(parameters)} arguments", node.offset)
     taken = set(parameters[:positional])
+    unnamed = code.co_varnames[: code.co_posonlyargcount]
     for name in named:
-        if name in taken:
+        if name in taken and name not in unnamed:
             raise TemplateSyntax(f"{what}: the argument `{name}` is given twice", node.offset)
         if name not in parameters and not code.co_flags & _ANY_NAMED:
             raise TemplateSyntax(f"{what} has no argument `{name}`", node.offset)

@@ -84,7 +84,7 @@ def _method(compiler: Compiling, node: nodes.Call, target: nodes.Attribute) -> E
         if isinstance(value, LoopState):
             loop = value
             return values.invoke(
-                lambda _meter, *args: loop.call(name, args), frame, name, node.offset
+                lambda meter, *args: loop.call(name, args, meter), frame, name, node.offset
             )
         value = plain(value)
         if value is None:

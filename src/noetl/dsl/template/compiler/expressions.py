@@ -41,10 +41,12 @@ class ExpressionCompiler:
         """Start without locals."""
         self.names = Names()
         self.depth = 0
+        self.size = 0
 
     def expression(self, node: nodes.Expression) -> Evaluate:
         """Return a closure that gives the value of an expression or fails."""
         self.depth += 1
+        self.size += 1
         if self.depth > DEPTH_LIMIT:
             raise TemplateSyntax(
                 f"the expression is nested deeper than {DEPTH_LIMIT} levels", node.offset

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from noetl.dsl.template.limits import FUEL_LIMIT, Meter
+from noetl.dsl.template.limits import FUEL_LIMIT, ITEM_TOTAL, TEXT_TOTAL, Meter
 
 if TYPE_CHECKING:
     from noetl.dsl.template.syntax import nodes
@@ -19,7 +19,10 @@ class Frame(Meter):
     def __init__(self, scope: Mapping[str, object], slots: list[object]) -> None:
         """Start with a full tank and nothing written."""
         self.fuel = FUEL_LIMIT
+        self.text_left = TEXT_TOTAL
+        self.items_left = ITEM_TOTAL
         self.written = 0
+        self.patterns = None
         self.scope = scope
         self.slots = slots
 
@@ -89,6 +92,8 @@ class Compiling(Protocol):
     """The compiler as its parts see it."""
 
     names: Names
+    # How many nodes and steps of paths were compiled so far.
+    size: int
 
     def expression(self, node: nodes.Expression) -> Evaluate:
         """Return a closure that gives the value of an expression or fails."""

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from noetl.dsl.template.errors import TemplateFailure
+from noetl.dsl.template.operators import equal
 from noetl.dsl.template.values import MISSING, View
+
+if TYPE_CHECKING:
+    from noetl.dsl.template.limits import Meter
 
 
 class LoopState(View):
@@ -41,7 +47,7 @@ class LoopState(View):
         """Fail: the loop itself is not data."""
         raise TemplateFailure("`loop` is not a value, read one of its fields")
 
-    def call(self, name: str, args: tuple[object, ...]) -> object:
+    def call(self, name: str, args: tuple[object, ...], meter: Meter) -> object:
         """Call one of the loop's two methods."""
         if name == "cycle":
             if not args:
@@ -49,5 +55,5 @@ class LoopState(View):
             return args[self.index0 % len(args)]
         if name == "changed":
             before, self.changes = self.changes, args
-            return before != args
+            return before is MISSING or not equal(before, args, meter)
         raise TemplateFailure(f"`loop` has no method `{name}`")

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from noetl.dsl.template.errors import TemplateFailure
+from noetl.dsl.template.errors import LimitExceeded, TemplateFailure
 from noetl.dsl.template.limits import check_length
-from noetl.dsl.template.operators import ARITHMETIC, COMPARISONS, is_truthy, keep_sign, negate
+from noetl.dsl.template.operators import (
+    ARITHMETIC,
+    COMPARISONS,
+    is_large,
+    is_truthy,
+    keep_sign,
+    negate,
+)
 from noetl.dsl.template.values import PLAIN_TYPES, kind_of, plain, to_text
 
 if TYPE_CHECKING:
     from noetl.dsl.template.compiler.frame import Compiling, Evaluate, Frame
     from noetl.dsl.template.syntax import nodes
 
+# How many keys of one map may be numbers that an author can choose to have the same hash.
+_LARGE_KEYS: Final = 64
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 
 
@@ -25,7 +34,13 @@ def compile_literal(_compiler: Compiling, node: nodes.Literal) -> Evaluate:
 def compile_list(compiler: Compiling, node: nodes.ListOf) -> Evaluate:
     """Compile `[a, b]`."""
     items = [compiler.value(item) for item in node.items]
-    return lambda frame: [item(frame) for item in items]
+    count = len(items)
+
+    def run(frame: Frame) -> object:
+        frame.hold(count)
+        return [item(frame) for item in items]
+
+    return run
 
 
 def compile_map(compiler: Compiling, node: nodes.MapOf) -> Evaluate:
@@ -33,15 +48,26 @@ def compile_map(compiler: Compiling, node: nodes.MapOf) -> Evaluate:
     pairs = [(compiler.value(key), compiler.value(value)) for key, value in node.pairs]
 
     def run(frame: Frame) -> object:
+        frame.hold(len(pairs))
         result: dict[object, object] = {}
+        large = 0
         for key, value in pairs:
             name = key(frame)
-            if type(name) not in _SCALARS:
-                raise TemplateFailure(f"a {kind_of(name)} cannot be the key of a map", node.offset)
+            if type(name) is not str:
+                large += _is_large_key(name, node.offset)
             result[name] = value(frame)
+        if large > _LARGE_KEYS:
+            raise LimitExceeded(f"a map has more than {_LARGE_KEYS} huge numbers as keys")
         return result
 
     return run
+
+
+def _is_large_key(key: object, offset: int) -> bool:
+    """Return whether a key is a number so large that many such ones may have the same hash."""
+    if type(key) not in _SCALARS:
+        raise TemplateFailure(f"a {kind_of(key)} cannot be the key of a map", offset)
+    return isinstance(key, (int, float)) and is_large(key)
 
 
 def compile_unary(compiler: Compiling, node: nodes.Unary) -> Evaluate:

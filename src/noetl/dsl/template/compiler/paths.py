@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from noetl.dsl.template.access import attribute, cut, is_forbidden, item, refuse
-from noetl.dsl.template.errors import TemplateFailure, UndefinedName
+from noetl.dsl.template.errors import TemplateFailure, TemplateSyntax, UndefinedName
+from noetl.dsl.template.limits import PATH_LIMIT
 from noetl.dsl.template.syntax import nodes
 from noetl.dsl.template.values import MISSING
 
@@ -13,27 +14,55 @@ if TYPE_CHECKING:
     from noetl.dsl.template.compiler.frame import Compiling, Evaluate, Frame
 
 PathNode = nodes.Name | nodes.Attribute | nodes.Subscript
-# key, the chain up to it as an error names it, offset
-_Step = tuple[str | int, str, int]
+# key, offset
+_Step = tuple[str | int, int]
+
+# An expression that has more parts is named by its last ones.
+_SHOWN_PARTS: Final = 32
+_SHOWN_CHARACTERS: Final = 80
 
 
 def display(node: nodes.Expression) -> str:
     """Return an expression as an error names it."""
+    parts: list[str] = []
+    while len(parts) < _SHOWN_PARTS:
+        match node:
+            case nodes.Attribute(base=base, name=name):
+                part = f".{name}"
+            case nodes.Subscript(base=base, key=key):
+                part = f"[{_cut(display(key))}]"
+            case nodes.Call(function=base):
+                part = "()"
+            case nodes.Filter(base=base, name=name):
+                part = f" | {name}"
+            case _:
+                break
+        parts.append(_cut(part))
+        node = base
+    parts.append(_cut(_leaf(node)))
+    return "".join(reversed(parts))
+
+
+def _leaf(node: nodes.Expression) -> str:
     match node:
         case nodes.Name(name=name):
             return name
-        case nodes.Attribute(base=base, name=name):
-            return f"{display(base)}.{name}"
-        case nodes.Subscript(base=base, key=key):
-            return f"{display(base)}[{display(key)}]"
         case nodes.Literal(value=value):
             return "null" if value is None else repr(value)
-        case nodes.Call(function=function):
-            return f"{display(function)}()"
-        case nodes.Filter(base=base, name=name):
-            return f"{display(base)} | {name}"
         case _:
             return "(...)"
+
+
+def _cut(part: str) -> str:
+    return part if len(part) <= _SHOWN_CHARACTERS else f"{part[:_SHOWN_CHARACTERS]}..."
+
+
+def _undefined(label: str, steps: tuple[_Step, ...], offset: int) -> UndefinedName:
+    """Return the error about the step at an offset, named with those before it."""
+    for key in [key for key, at in steps if at <= offset]:
+        is_word = isinstance(key, str) and key.isidentifier()
+        label += f".{key}" if is_word else f"[{key!r}]"
+    return UndefinedName(label, offset)
 
 
 def compile_path(compiler: Compiling, node: PathNode) -> Evaluate:
@@ -48,30 +77,24 @@ def compile_path(compiler: Compiling, node: PathNode) -> Evaluate:
         else:
             break
         base = base.base
+    if len(keys) > PATH_LIMIT:
+        raise TemplateSyntax(f"a path has more than {PATH_LIMIT} parts", node.offset)
+    compiler.size += len(keys)
     keys.reverse()
     for key, offset in keys:
         if isinstance(key, str) and is_forbidden(key):
             return _refused(key, offset)
     if isinstance(base, nodes.Name):
-        return _from_name(compiler, base, _steps(base.name, keys))
+        return _from_name(compiler, base, tuple(keys))
     if isinstance(base, nodes.Subscript) and not keys:
         return _computed(compiler, base)
-    return _below(compiler.expression(base), _steps(display(base), keys))
+    return _below(compiler.expression(base), base, tuple(keys))
 
 
 def _static(node: nodes.Expression) -> str | int | None:
     if isinstance(node, nodes.Literal) and isinstance(node.value, (str, int)):
         return node.value
     return None
-
-
-def _steps(label: str, keys: list[tuple[str | int, int]]) -> tuple[_Step, ...]:
-    steps: list[_Step] = []
-    for key, offset in keys:
-        is_word = isinstance(key, str) and key.isidentifier()
-        label += f".{key}" if is_word else f"[{key!r}]"
-        steps.append((key, label, offset))
-    return tuple(steps)
 
 
 def _refused(key: str, offset: int) -> Evaluate:
@@ -86,7 +109,7 @@ def _from_name(compiler: Compiling, node: nodes.Name, steps: tuple[_Step, ...]) 
     slots, falls_through = compiler.names.resolve(name)
     if falls_through:
         path = [name]
-        for key, _, _ in steps:
+        for key, _ in steps:
             if not isinstance(key, str):
                 break
             path.append(key)
@@ -94,7 +117,7 @@ def _from_name(compiler: Compiling, node: nodes.Name, steps: tuple[_Step, ...]) 
         compiler.names.note(tuple(path), offset, is_exact=is_exact)
     first = _local(slots, name, offset, falls_through=falls_through) if slots else None
     if first is not None:
-        return _below(first, steps) if steps else first
+        return _below(first, node, steps) if steps else first
     if not steps:
         return _free(name, offset)
     return _free_path(name, offset, steps)
@@ -116,10 +139,10 @@ def _free_path(name: str, offset: int, steps: tuple[_Step, ...]) -> Evaluate:
             value = frame.scope[name]
         except KeyError:
             raise UndefinedName(name, offset) from None
-        for key, label, at in steps:
+        for key, at in steps:
             value = value.get(key, MISSING) if type(value) is dict else _step(value, key, at)
             if value is MISSING:
-                raise UndefinedName(label, at)
+                raise _undefined(name, steps, at)
         return value
 
     return run
@@ -150,13 +173,13 @@ def _local(slots: list[int], name: str, offset: int, *, falls_through: bool) -> 
     return run
 
 
-def _below(first: Evaluate, steps: tuple[_Step, ...]) -> Evaluate:
+def _below(first: Evaluate, base: nodes.Expression, steps: tuple[_Step, ...]) -> Evaluate:
     def run(frame: Frame) -> object:
         value = first(frame)
-        for key, label, at in steps:
+        for key, at in steps:
             value = _step(value, key, at)
             if value is MISSING:
-                raise UndefinedName(label, at)
+                raise _undefined(display(base), steps, at)
         return value
 
     return run
@@ -180,11 +203,16 @@ def _computed(compiler: Compiling, node: nodes.Subscript) -> Evaluate:
         except TemplateFailure as failure:
             raise failure.at(node.offset) from None
         if value is MISSING:
-            shown = repr(index) if isinstance(index, (str, int)) else "..."
-            raise UndefinedName(f"{display(node.base)}[{shown[:80]}]", node.offset)
+            raise UndefinedName(f"{display(node.base)}[{_shown(index)}]", node.offset)
         return value
 
     return run
+
+
+def _shown(index: object) -> str:
+    if isinstance(index, str):
+        return repr(index[:_SHOWN_CHARACTERS])
+    return str(index) if isinstance(index, int) else "..."
 
 
 def _slice(compiler: Compiling, base: Evaluate, node: nodes.Slice) -> Evaluate:

@@ -17,12 +17,16 @@ from noetl.dsl.template.values import MISSING, Group, kind_of, plain, to_text
 
 Assign = Callable[[Frame, object], None]
 
+# Each turn of a loop pays for what stands in its body, so that a huge body ends as well.
+_NODES_PER_FUEL: Final = 2
+
 
 class StatementCompiler(ExpressionCompiler):
     """Compiles bodies of statements; every `for`, `with` and block has its own locals."""
 
     def body(self, body: nodes.Body) -> Run:
         """Return a closure that runs statements one after the other."""
+        self.size += len(body)
         runs = [_COMPILERS[type(statement)](self, statement) for statement in body]
 
         def run(frame: Frame, out: list[str]) -> None:
@@ -81,7 +85,7 @@ class StatementCompiler(ExpressionCompiler):
                     f"only fields of a `namespace()` can be set, not of a {kind_of(plain(found))}",
                     target.offset,
                 )
-            found.fields[field] = plain(value)
+            found.change(field, plain(value), frame)
 
         return assign
 
@@ -172,16 +176,22 @@ def _for(compiler: StatementCompiler, node: nodes.For) -> Run:
     source = compiler.value(node.source)
     assign: Assign
     condition: Evaluate | None = None
-    loop_slot = 0
+    loop_slot = size_of_condition = 0
+    before = compiler.size
 
     def prepare() -> None:
-        nonlocal assign, condition, loop_slot
+        nonlocal assign, condition, loop_slot, size_of_condition
         assign = compiler.target(node.target)
         if node.condition is not None:
             condition = compiler.expression(node.condition)
+            size_of_condition = compiler.size - before
         loop_slot = names.assign("loop")
 
     body = compiler.block(node.body, prepare)
+    test_fuel = 1 + size_of_condition // _NODES_PER_FUEL
+    turn_fuel = (compiler.size - before - size_of_condition) // _NODES_PER_FUEL
+    # Its turns pay for the body, so a loop around this one need not.
+    compiler.size = before
     otherwise = compiler.block(node.otherwise)
     has_loop = loop_slot in names.used
 
@@ -191,7 +201,9 @@ def _for(compiler: StatementCompiler, node: nodes.For) -> Run:
         except TemplateFailure as failure:
             raise failure.at(node.source.offset) from None
         if condition is not None:
+            frame.spend(test_fuel * len(values))
             values = [value for value in values if _passes(frame, assign, value, condition)]
+        frame.spend(turn_fuel * len(values))
         state = LoopState(values)
         if has_loop:
             frame.slots[loop_slot] = state
@@ -206,7 +218,6 @@ def _for(compiler: StatementCompiler, node: nodes.For) -> Run:
 
 
 def _passes(frame: Frame, assign: Assign, value: object, condition: Evaluate) -> bool:
-    frame.spend(1)
     assign(frame, value)
     return is_truthy(condition(frame))
 

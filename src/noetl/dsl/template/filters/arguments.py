@@ -15,14 +15,10 @@ if TYPE_CHECKING:
 
 def listed(meter: Meter, value: object) -> list[object]:
     """Return what a loop over the value visits; the list is not to be changed."""
-    if isinstance(value, list):
-        result = value
-    elif isinstance(value, (str, tuple, Mapping)):
-        result = list(value)
-    else:
+    if not isinstance(value, (list, str, tuple, Mapping)):
         raise TemplateFailure(f"a value of type {kind_of(value)} is not a list")
-    meter.items(len(result))
-    return result
+    meter.items(len(value))
+    return value if isinstance(value, list) else list(value)
 
 
 def integer(value: object, what: str) -> int:
@@ -54,12 +50,12 @@ def mapping(value: object) -> Mapping[Any, object]:
     return value
 
 
-def part(value: object, attribute: object, default: object = MISSING) -> object:
+def part(meter: Meter, value: object, attribute: object, default: object = MISSING) -> object:
     """Return the part of an item that an `attribute=` argument names."""
     if attribute is None:
         return value
     path = str(attribute) if isinstance(attribute, (str, int)) else text(attribute, "`attribute`")
-    found = dig(value, path)
+    found = dig(value, path, meter)
     if found is not MISSING:
         return found
     if default is MISSING:
@@ -70,7 +66,14 @@ def part(value: object, attribute: object, default: object = MISSING) -> object:
 def comparable(meter: Meter, value: object, *, case_sensitive: object) -> Any:  # noqa: ANN401 - sorting compares whatever it gets
     """Return a value as sorting sees it; containers are weighed, since comparing them recurses."""
     if isinstance(value, str):
-        return value if case_sensitive else value.lower()
+        # Sorting compares each text several times.
+        meter.spend(len(value) >> 7)
+        if case_sensitive:
+            return value
+        meter.length(len(value))
+        return value.lower()
     if isinstance(value, (list, tuple, Mapping)):
+        before = meter.fuel
         meter.weigh(value)
+        meter.spend((before - meter.fuel) << 2)
     return value

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from noetl.dsl.template.limits import Meter
 
+# Longer texts are no instants, whatever blanks they start with.
+_LONGEST: Final = 100
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -20,7 +22,8 @@ def _instant(value: object) -> datetime:
     """Return the instant of a text (ISO 8601; without an offset it is UTC) or of epoch seconds."""
     try:
         if isinstance(value, str):
-            found = datetime.fromisoformat(value.strip())
+            # The text is cut, so that a huge one is refused without being read.
+            found = datetime.fromisoformat(value[:_LONGEST].strip())
             return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return _EPOCH + timedelta(seconds=value)

@@ -7,30 +7,44 @@ import binascii
 import hashlib
 import json
 import pprint
+import re
 from collections.abc import Callable, Mapping
+from io import StringIO
 from typing import Final, NoReturn
 from urllib.parse import quote
 
 from noetl.dsl.template.errors import LimitExceeded, TemplateFailure
 from noetl.dsl.template.filters import linear
 from noetl.dsl.template.filters.arguments import integer, listed, text
-from noetl.dsl.template.limits import Meter, check_width
+from noetl.dsl.template.limits import INDENT_LIMIT, ITEM_LIMIT, Meter, check_length
 from noetl.dsl.template.values import to_json, to_text
+
+# A pair of surrogates is one character, a lone one is none; `\\\\ud800` is neither.
+_ESCAPES: Final = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u([dD][89a-fA-F])|.)", re.DOTALL
+)
+_QUOTE_SIZE: Final = 64 * 1024
 
 
 def _tojson(meter: Meter, value: object, indent: object = None) -> str:
     if indent is None:
         return to_json(value, meter)
-    # Indented output is made by Python code, several times slower than the compact one.
-    meter.weigh(value)
-    meter.weigh(value)
-    return to_json(value, meter, check_width(integer(indent, "the indent")))
+    width = integer(indent, "the indent")
+    if width > INDENT_LIMIT:
+        raise LimitExceeded(f"the indent is larger than {INDENT_LIMIT}")
+    return to_json(value, meter, width)
 
 
 def _fromjson(meter: Meter, value: object) -> object:
     source = text(value, "JSON")
     meter.length(len(source))
-    meter.spend(len(source) >> 5)
+    values = sum(source.count(sign) for sign in ",[{")
+    if values > ITEM_LIMIT:
+        raise LimitExceeded(f"the JSON holds more than {ITEM_LIMIT} items")
+    meter.hold(values)
+    meter.spend((values >> 2) + (len(source) >> 5))
+    if any(found[1] for found in _ESCAPES.finditer(source)):
+        raise TemplateFailure("the JSON holds half a character (a lone surrogate)")
     try:
         return json.loads(source, parse_constant=_no_constant, parse_float=_finite)
     except RecursionError:
@@ -60,7 +74,9 @@ def _utf8(meter: Meter, value: object) -> bytes:
 
 
 def _b64encode(meter: Meter, value: object) -> str:
-    return meter.text(base64.b64encode(_utf8(meter, value)).decode())
+    data = _utf8(meter, value)
+    meter.length(len(data) * 4 // 3)
+    return base64.b64encode(data).decode()
 
 
 def _b64decode(meter: Meter, value: object) -> str:
@@ -75,7 +91,13 @@ def _sha256(meter: Meter, value: object) -> str:
 
 
 def _quoted(meter: Meter, value: object, safe: str) -> str:
-    return quote(_utf8(meter, value), safe=safe)
+    data = _utf8(meter, value)
+    meter.spend(len(data) >> 5)
+    quoted = StringIO()
+    for start in range(0, len(data), _QUOTE_SIZE):
+        quoted.write(quote(data[start : start + _QUOTE_SIZE], safe=safe))
+        check_length(quoted.tell())
+    return quoted.getvalue()
 
 
 def _urlencode(meter: Meter, value: object) -> str:
@@ -93,10 +115,8 @@ def _urlencode(meter: Meter, value: object) -> str:
 
 
 def _pprint(meter: Meter, value: object) -> str:
-    before = meter.fuel
-    meter.weigh(value)
-    # Pretty printing visits each item some dozens of times slower than encoding does.
-    meter.spend((before - meter.fuel) << 4)
+    # Pretty printing is some dozens of times slower than encoding, and again for each level.
+    meter.spend(meter.weigh(value) << 2)
     return meter.text(pprint.pformat(value))
 
 

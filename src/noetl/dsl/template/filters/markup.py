@@ -25,20 +25,22 @@ _ADDRESS: Final = re.compile(r"(?:https?://|www\.)[^\s<>\"']+", re.IGNORECASE)
 _EMAIL: Final = re.compile(r"[^\s@<>:/]+@[^\s@<>:/]+\.[A-Za-z]{2,}")
 _LEADING: Final = "(<"
 _TRAILING: Final = ".,)>\n"
+# The ampersand is first, since every entity has one.
 _SIGNS: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "'": "&#39;", '"': "&#34;"}
-_SIGN_TABLE: Final = {ord(sign): entity for sign, entity in _SIGNS.items()}
 
 
 def _escaped(meter: Meter, value: object) -> str:
     text = to_text(value, meter)
     grown = len(text) + 4 * sum(text.count(sign) for sign in _SIGNS)
     meter.length(grown)
-    return text.translate(_SIGN_TABLE)
+    for sign, entity in _SIGNS.items():
+        text = text.replace(sign, entity)
+    return text
 
 
 def _striptags(meter: Meter, value: object) -> str:
     text = to_text(value, meter)
-    meter.spend(len(text) >> 3)
+    meter.spend(len(text) >> 1)
     kept: list[str] = []
     while (start := text.find(_COMMENT_START)) != -1:
         end = text.find(_COMMENT_END, start)
@@ -73,11 +75,14 @@ def _urlize(
     rel: object = None,
 ) -> str:
     limit = None if trim_url_limit is None else integer(trim_url_limit, "the limit")
+    meter.spend(len(to_text(rel, meter)))
     rels = sorted({*to_text(rel, meter).split(), "noopener", *(["nofollow"] if nofollow else [])})
     tail = f' rel="{_escaped(meter, " ".join(rels))}"'
     if target is not None:
         tail += f' target="{_escaped(meter, target)}"'
-    words = _BLANKS.split(_escaped(meter, value))
+    source = _escaped(meter, value)
+    meter.spend(len(source) >> 1)
+    words = _BLANKS.split(source)
     meter.items(len(words))
     meter.length(sum(map(len, words)) * 2 + len(words) * len(tail))
     return meter.text("".join(_linked(word, limit, tail) for word in words))

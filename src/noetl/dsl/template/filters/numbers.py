@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _DIGITS: Final = 300
+# Reading a digit takes longer than other work on a character does.
+_DIGIT_SHIFT: Final = 4
+_READABLE_DIGITS: Final = 640  # the least at which Python may stop reading digits
 _DECIMAL_UNITS: Final = ("kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB")
 _BINARY_UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB")
 
@@ -37,16 +40,33 @@ def _bounded(number: int) -> int:
     return number
 
 
-def _int(_meter: Meter, value: object, default: object = 0, base: object = 10) -> object:
+def _int(meter: Meter, value: object, default: object = 0, base: object = 10) -> object:
     radix = integer(base, "the base")
     try:
         if isinstance(value, str):
+            meter.spend(len(value) >> _DIGIT_SHIFT)
             return _bounded(int(value, radix))
         return _bounded(int(value))  # type: ignore[call-overload] # TypeError: default
-    except (TypeError, ValueError, OverflowError):
+    except ValueError:
+        if isinstance(value, str) and _has_too_many_digits(value, radix):
+            raise LimitExceeded("the text has too many digits for a number") from None
+    except (TypeError, OverflowError):
         pass
     number = _to_float(value)
     return default if number is None else int(number)
+
+
+def _has_too_many_digits(text: str, radix: int) -> bool:
+    """Whether a text would be a number, were there no bound on the digits that are read."""
+    digits = text.strip().removeprefix("-").removeprefix("+").replace("_", "").lstrip("0")
+    if len(digits) <= _READABLE_DIGITS:
+        return False
+    try:
+        for digit in set(digits):
+            int(digit, radix or 10)
+    except ValueError:
+        return False
+    return True
 
 
 def _to_float(value: object) -> float | None:
@@ -57,7 +77,9 @@ def _to_float(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _float(_meter: Meter, value: object, default: object = 0.0) -> object:
+def _float(meter: Meter, value: object, default: object = 0.0) -> object:
+    if isinstance(value, str):
+        meter.spend(len(value) >> _DIGIT_SHIFT)
     number = _to_float(value)
     return default if number is None else number
 
@@ -75,14 +97,21 @@ def _round(
         raise TemplateFailure("`method` must be `common`, `ceil` or `floor`")
     scale = 10**digits
     change = math.ceil if method == "ceil" else math.floor
-    return change(number * scale) / scale
+    rounded = change(number * scale) / scale
+    if not math.isfinite(rounded):
+        raise TemplateFailure("the result is not a finite number")
+    return rounded
 
 
-def _bool(_meter: Meter, value: object) -> bool:
+def _bool(meter: Meter, value: object) -> bool:
+    if isinstance(value, str):
+        meter.look(len(value))
     return is_true(value)
 
 
-def _filesizeformat(_meter: Meter, value: object, binary: object = False) -> str:
+def _filesizeformat(meter: Meter, value: object, binary: object = False) -> str:
+    if isinstance(value, str):
+        meter.spend(len(value) >> _DIGIT_SHIFT)
     size = _to_float(value)
     if size is None:
         raise TemplateFailure("the filter needs the number of bytes")

@@ -22,14 +22,14 @@ def selections(
 ) -> dict[str, Function]:
     """Return the filters that look others up in these tables."""
 
-    def map_(meter: Meter, value: object, *args: object, **named: object) -> list[object]:
+    def map_(meter: Meter, value: object, /, *args: object, **named: object) -> list[object]:
         values = listed(meter, value)
         if not args:
             attribute = named.pop("attribute", None)
             default = named.pop("default", MISSING)
             if named or attribute is None:
                 raise TemplateFailure("`map` needs the name of a filter or `attribute`")
-            return [part(entry, attribute, default) for entry in values]
+            return [part(meter, entry, attribute, default) for entry in values]
         function = _find(filters, args[0], "filter")
         meter.spend(len(values))
         mapped = [function(meter, entry, *args[1:], **named) for entry in values]
@@ -38,7 +38,7 @@ def selections(
         return mapped
 
     def choice(*, keeps: bool) -> Function:
-        def run(meter: Meter, value: object, *args: object, **named: object) -> list[object]:
+        def run(meter: Meter, value: object, /, *args: object, **named: object) -> list[object]:
             matches = _matcher(predicates, meter, args, named)
             return [entry for entry in listed(meter, value) if matches(entry) is keeps]
 
@@ -52,9 +52,11 @@ def selections(
             path = text(attribute, "the attribute")
             if args and args[0] in {"defined", "undefined"}:
                 wanted = keeps is (args[0] == "defined")
-                return [entry for entry in values if (dig(entry, path) is not MISSING) is wanted]
+                return [
+                    entry for entry in values if (dig(entry, path, meter) is not MISSING) is wanted
+                ]
             matches = _matcher(predicates, meter, args, named)
-            return [entry for entry in values if matches(part(entry, path)) is keeps]
+            return [entry for entry in values if matches(part(meter, entry, path)) is keeps]
 
         return run
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
+from operator import itemgetter
+from typing import Any, Final
 
-from noetl.dsl.template.errors import TemplateFailure
+from noetl.dsl.template.errors import LimitExceeded, TemplateFailure
 from noetl.dsl.template.filters.arguments import (
     comparable,
     integer,
@@ -19,8 +20,12 @@ from noetl.dsl.template.filters.arguments import (
 )
 from noetl.dsl.template.limits import VALUE_DEPTH_LIMIT, Meter
 from noetl.dsl.template.methods import bounded_join, items, keys, map_values
-from noetl.dsl.template.operators import add
+from noetl.dsl.template.operators import add, is_large
 from noetl.dsl.template.values import MISSING, Group, kind_of, to_json, to_text
+
+# A group takes the memory of several items.
+_GROUP_ITEMS: Final = 4
+_SORT_PATHS: Final = 16
 
 
 def _length(_meter: Meter, value: object) -> int:
@@ -52,14 +57,15 @@ def _list(meter: Meter, value: object) -> list[object]:
 
 def _reverse(meter: Meter, value: object) -> object:
     if isinstance(value, str):
-        return meter.text(value[::-1])
+        meter.length(len(value))
+        return value[::-1]
     return listed(meter, value)[::-1]
 
 
 def _join(meter: Meter, value: object, d: object = "", attribute: object = None) -> str:
     values = listed(meter, value)
     if attribute is not None:
-        values = [part(entry, attribute) for entry in values]
+        values = [part(meter, entry, attribute) for entry in values]
     return bounded_join(to_text(d, meter), values, meter)
 
 
@@ -71,18 +77,31 @@ def _sort(
     attribute: object = None,
 ) -> list[object]:
     values = listed(meter, value)
-    paths = attribute.split(",") if isinstance(attribute, str) else [attribute]
+    paths = attribute.split(",", _SORT_PATHS) if isinstance(attribute, str) else [attribute]
+    if len(paths) > _SORT_PATHS:
+        raise LimitExceeded(f"more than {_SORT_PATHS} attributes to sort by")
+    _pay_sorting(meter, len(values) * len(paths))
 
     def key(entry: object) -> list[object]:
-        found = (part(entry, path) for path in paths)
+        found = (part(meter, entry, path) for path in paths)
         return [comparable(meter, one, case_sensitive=case_sensitive) for one in found]
 
-    return sorted(values, key=key, reverse=bool(reverse))
+    def only_key(entry: object) -> Any:  # noqa: ANN401 - sorting compares whatever it gets
+        return comparable(meter, part(meter, entry, paths[0]), case_sensitive=case_sensitive)
+
+    return sorted(values, key=key if len(paths) > 1 else only_key, reverse=bool(reverse))
+
+
+def _pay_sorting(meter: Meter, count: int) -> None:
+    """Pay for the comparisons; visiting the items was paid for before."""
+    meter.spend(count * count.bit_length() >> 3)
 
 
 def _unique_key(meter: Meter, value: object, *, case_sensitive: object) -> object:
     if isinstance(value, (list, tuple, Mapping)):
         return ("json", to_json(value, meter))
+    if isinstance(value, (int, float)) and is_large(value):
+        return ("number", str(int(value)))
     return comparable(meter, value, case_sensitive=case_sensitive)
 
 
@@ -95,7 +114,7 @@ def _unique(
     seen: set[object] = set()
     kept: list[object] = []
     for entry in listed(meter, value):
-        key = _unique_key(meter, part(entry, attribute), case_sensitive=case_sensitive)
+        key = _unique_key(meter, part(meter, entry, attribute), case_sensitive=case_sensitive)
         if key not in seen:
             seen.add(key)
             kept.append(entry)
@@ -115,7 +134,7 @@ def _extreme(
         return MISSING
 
     def key(entry: object) -> object:
-        return comparable(meter, part(entry, attribute), case_sensitive=case_sensitive)
+        return comparable(meter, part(meter, entry, attribute), case_sensitive=case_sensitive)
 
     return max(values, key=key) if largest else min(values, key=key)  # type: ignore[arg-type] # a TypeError is translated by the caller
 
@@ -141,7 +160,7 @@ def _max(
 def _sum(meter: Meter, value: object, attribute: object = None, start: object = 0) -> object:
     total = start
     for entry in listed(meter, value):
-        total = add(total, part(entry, attribute), meter)
+        total = add(total, part(meter, entry, attribute), meter)
     return total
 
 
@@ -153,16 +172,20 @@ def _groupby(
     case_sensitive: object = False,
 ) -> list[Group]:
     fold = partial(comparable, meter, case_sensitive=case_sensitive)
-    pairs = [(part(entry, attribute, default), entry) for entry in listed(meter, value)]
-    pairs.sort(key=lambda pair: fold(pair[0]))
+    values = listed(meter, value)
+    _pay_sorting(meter, len(values))
+    found = [part(meter, entry, attribute, default) for entry in values]
+    keyed = [(fold(grouper), grouper, entry) for grouper, entry in zip(found, values, strict=True)]
+    keyed.sort(key=itemgetter(0))
     groups: list[Group] = []
     members: list[object] = []
     previous: object = MISSING
-    for grouper, entry in pairs:
-        if previous is MISSING or fold(grouper) != previous:
+    for key, grouper, entry in keyed:
+        if previous is MISSING or key != previous:
+            meter.items(_GROUP_ITEMS)
             members = []
             groups.append(Group(grouper=grouper, list=members))
-            previous = fold(grouper)
+            previous = key
         members.append(entry)
     return groups
 
@@ -172,6 +195,7 @@ def _batch(
 ) -> list[list[object]]:
     size = positive(linecount, "the size of a batch")
     values = listed(meter, value)
+    meter.hold(len(values) // size)
     rows = [values[start : start + size] for start in range(0, len(values), size)]
     if fill_with is not None and rows:
         missing = size - len(rows[-1])
@@ -211,8 +235,8 @@ def _flatten(meter: Meter, value: object, levels: object = None) -> list[object]
         flat: list[object] = []
         for entry in values:
             if isinstance(entry, (list, tuple)):
-                flat.extend(entry)
                 meter.items(len(entry))
+                flat.extend(entry)
             else:
                 flat.append(entry)
         meter.items(len(flat))
@@ -222,6 +246,7 @@ def _flatten(meter: Meter, value: object, levels: object = None) -> list[object]
 
 def _zip(meter: Meter, value: object, *others: object) -> list[list[object]]:
     columns = [listed(meter, column) for column in (value, *others)]
+    meter.hold(min(map(len, columns)))
     return [list(row) for row in zip(*columns, strict=False)]
 
 
@@ -235,6 +260,7 @@ def _dictsort(
     if by not in {"key", "value"}:
         raise TemplateFailure("`by` must be `key` or `value`")
     index = 0 if by == "key" else 1
+    _pay_sorting(meter, len(mapping(value)))
     return sorted(
         items(meter, mapping(value)),
         key=lambda pair: comparable(meter, pair[index], case_sensitive=case_sensitive),

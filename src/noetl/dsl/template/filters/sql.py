@@ -39,12 +39,15 @@ def _sql_literal(meter: Meter, value: object) -> str:
     if isinstance(value, (int, float)):
         # A minus directly after another minus would start a comment.
         return number_text(value) if value >= 0 else f"({number_text(value)})"
-    return meter.text(_quoted(value if isinstance(value, str) else to_json(value, meter)))
+    source = value if isinstance(value, str) else to_json(value, meter)
+    meter.length(len(source) + source.count("'") + source.count("\\"))
+    return _quoted(source)
 
 
 def _sql_ident(meter: Meter, value: object) -> str:
-    name = _no_nul(text(value, "a name"))
-    if not name or len(name.encode(errors="replace")) > _NAME_BYTES:
+    name = text(value, "a name")
+    meter.read(len(name))
+    if not _no_nul(name) or len(name.encode(errors="replace")) > _NAME_BYTES:
         raise TemplateFailure(f"a name must have 1 to {_NAME_BYTES} bytes")
     return meter.text('"' + name.replace('"', '""') + '"')
 

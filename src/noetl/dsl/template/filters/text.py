@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import re
 import textwrap
+from io import StringIO
 from typing import TYPE_CHECKING, Final
 
 from noetl.dsl.template.errors import TemplateFailure
 from noetl.dsl.template.filters.arguments import integer, positive
-from noetl.dsl.template.limits import Meter, check_width
+from noetl.dsl.template.limits import Meter, check_width, count_lines
 from noetl.dsl.template.methods import bounded_replace, bounded_split
 from noetl.dsl.template.printf import printf
 from noetl.dsl.template.values import to_text
@@ -17,19 +18,26 @@ from noetl.dsl.template.values import to_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_WORD_STARTS: Final = re.compile(r"([-\s({\[<]+)")
+_TITLE_PARTS: Final = re.compile(r"[-\s({\[<]+|[^-\s({\[<]+")
 _WORD: Final = re.compile(r"\w+")
 
 
+def _read(meter: Meter, value: object) -> str:
+    """Return a text of which another one of about its length is made."""
+    text = to_text(value, meter)
+    meter.length(len(text))
+    return text
+
+
 def _capitalize(meter: Meter, value: object) -> str:
-    return meter.text(to_text(value, meter).capitalize())
+    return _read(meter, value).capitalize()
 
 
 def _center(meter: Meter, value: object, width: object = 80) -> str:
     return meter.text(to_text(value, meter).center(check_width(width)))
 
 
-def _format(meter: Meter, value: object, *args: object, **named: object) -> str:
+def _format(meter: Meter, value: object, /, *args: object, **named: object) -> str:
     if args and named:
         raise TemplateFailure("`format` takes values either by place or by name")
     return printf(to_text(value, meter), named or list(args), meter)
@@ -44,11 +52,12 @@ def _indent(
 ) -> str:
     text = to_text(value, meter)
     lead = width if isinstance(width, str) else " " * check_width(width)
-    meter.length(len(text) + len(lead) * (text.count("\n") + 1))
+    count = count_lines(text)
+    meter.items(count)
+    meter.length(len(text) + len(lead) * count)
     lines = text.splitlines() or [""]
     if text.endswith("\n"):
         lines.append("")
-    meter.items(len(lines))
     if blank:
         rest = [lead + line for line in lines[1:]]
     else:
@@ -57,11 +66,11 @@ def _indent(
 
 
 def _lower(meter: Meter, value: object) -> str:
-    return meter.text(to_text(value, meter).lower())
+    return _read(meter, value).lower()
 
 
 def _upper(meter: Meter, value: object) -> str:
-    return meter.text(to_text(value, meter).upper())
+    return _read(meter, value).upper()
 
 
 def _replace(meter: Meter, value: object, old: object, new: object, count: object = None) -> str:
@@ -87,13 +96,22 @@ def _string(meter: Meter, value: object) -> str:
 
 
 def _title(meter: Meter, value: object) -> str:
-    text = to_text(value, meter)
-    meter.spend(len(text) >> 3)
-    return "".join(word[:1].upper() + word[1:].lower() for word in _WORD_STARTS.split(text))
+    text = _read(meter, value)
+    meter.spend(len(text) >> 1)
+    titled = StringIO()
+    for found in _TITLE_PARTS.finditer(text):
+        part = found[0]
+        titled.write(part[:1].upper() + part[1:].lower())
+    return titled.getvalue()
 
 
 def _trim(meter: Meter, value: object, chars: object = None) -> str:
-    return to_text(value, meter).strip(None if chars is None else to_text(chars, meter))
+    text = _read(meter, value)
+    if chars is None:
+        return text.strip()
+    ends = to_text(chars, meter)
+    meter.search(text, ends, is_linear=False)
+    return text.strip(ends)
 
 
 def _truncate(
@@ -136,6 +154,10 @@ def _wordwrap(
     # Wrapping costs far more per character than other filters do.
     meter.spend(len(text))
     meter.length(len(text) + len(separator) * len(text))
+    lines = text.splitlines()
+    # What is left of a long word is copied for each cut, runs of hyphens are read several times.
+    meter.spend(sum(len(line) ** 2 // columns >> 10 for line in lines))
+    meter.spend(sum(line.count("-") ** 2 >> 10 for line in lines))
     return separator.join(
         separator.join(
             textwrap.wrap(
@@ -147,7 +169,7 @@ def _wordwrap(
                 break_on_hyphens=bool(break_on_hyphens),
             )
         )
-        for line in text.splitlines()
+        for line in lines
     )
 
 
