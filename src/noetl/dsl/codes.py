@@ -106,6 +106,8 @@ CODES: dict[str, Code] = {
     "DSL115": Code("`event.name` is compared with a name that never occurs.",
                    "when: event.name == 'done'",
                    "Use `call.done`, `loop.done`, `call.error` or `step.skipped`."),
+    "DSL116": Code("A `# ui:` directive that does not exist.", "region: eu  # ui:enm=[eu, us]",
+                   "Use `secret`, `hidden`, `enum`, `credential`, `description` or `title`."),
     "DSL120": Code("A task as a key of a list item.", "tool: [{a: {kind: noop}}]",
                    "Write `{name: a, kind: noop}`."),
     "DSL121": Code("A template inside Python code.", 'code: "n = {{ workload.n }}"',

@@ -50,13 +50,15 @@ class StepView(View):
         return self._result.data
 
     def lookup(self, key: str) -> object:
-        """A facet, a key of the data, a value of the `step` scope, or the data itself."""
+        """A facet, a key of the data, the data itself, or a value of the `step` scope."""
         found = self._facet(key)
         if found is MISSING:
             found = self._of_data(key)
+        if found is MISSING and key == "data":
+            return self._result.data
         if found is MISSING:
             found = self._result.writes.get(key, MISSING)
-        if found is MISSING and key in {"data", "output"}:
+        if found is MISSING and key == "output":
             return self._result.data
         return found
 

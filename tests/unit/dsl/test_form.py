@@ -1,5 +1,7 @@
 """The form of a playbook, from inputs, workload and comments."""
 
+from typing import Any
+
 from noetl.dsl.form import ui_schema
 from noetl.dsl.parse import parse
 
@@ -72,3 +74,51 @@ def test_an_enum_that_is_no_list_is_its_one_option() -> None:
     text = BOOK.replace("ui:enum=[eu, us] ui:description=where to run", "ui:enum=eu")
     fields = ui_schema(parse(text), version=1, generated_at="t")["fields"]
     assert next(item for item in fields if item["name"] == "region")["options"] == ["eu"]
+
+
+def fields_of(workload: str) -> list[dict[str, Any]]:
+    text = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: a}\nworkload:\n"
+    parsed = parse(f"{text}{workload}workflow: [{{step: start}}]\n")
+    assert parsed.errors == ()
+    fields: list[dict[str, Any]] = ui_schema(parsed, version=1, generated_at="t")["fields"]
+    return fields
+
+
+def test_directives_reach_nested_keys_in_block_form() -> None:
+    (nest,) = fields_of(
+        "  nest:  # ui:title=Nest\n"
+        "    deep: x  # ui:enum=[a, b] ui:title=Deep\n"
+        "    more:\n"
+        "      pin: 7  # ui:secret\n"
+        "      n: 1\n"
+        "    gone: 2  # ui:hidden\n"
+    )
+    deep, more = nest["children"]
+    assert (nest["title"], nest["default"]) == ("Nest", {"deep": "x", "more": {"n": 1}})
+    assert (deep["kind"], deep["options"], deep["title"]) == ("enum", ["a", "b"], "Deep")
+    assert [(item["name"], item["secret"], item["default"]) for item in more["children"]] == [
+        ("pin", True, None), ("n", False, 1),
+    ]  # fmt: skip
+
+
+def test_the_comment_after_a_map_on_one_line_is_about_the_map() -> None:
+    (flow,) = fields_of("  flow: {a: 1}  # ui:title=Flow\n")
+    assert (flow["title"], flow["children"][0]["title"]) == ("Flow", None)
+
+
+def test_what_is_inside_a_secret_is_secret() -> None:
+    (key,) = fields_of("  key: {id: 1, parts: {a: 2}}  # ui:secret\n")
+    assert (key["secret"], key["default"]) == (True, None)
+    first, parts = key["children"]
+    assert (first["secret"], first["default"], parts["default"]) == (True, None, None)
+    assert (parts["children"][0]["secret"], parts["children"][0]["default"]) == (True, None)
+
+
+def test_words_after_a_directive_do_not_undo_it() -> None:
+    one, two, three = fields_of(
+        "  one: 1  # ui:secret never logged\n"
+        "  two: a  # ui:enum=[a, b] the first is usual\n"
+        "  three: 3  # ui:description=[beta] a=b ui:nothing\n"
+    )
+    assert (one["secret"], one["default"]) == (True, None)
+    assert (two["options"], three["description"]) == (["a", "b"], "[beta] a=b")

@@ -3,7 +3,7 @@
 import pytest
 
 from noetl.dsl.template import UndefinedName, compile_condition, compile_template
-from noetl.dsl.views import Outcome, OutputView, Reference, StepResult, StepView
+from noetl.dsl.views import Form, Outcome, OutputView, Reference, StepResult, StepView
 
 
 def shown(expression: str, **names: object) -> object:
@@ -70,6 +70,14 @@ def test_a_child_reads_as_its_result_and_names_its_execution() -> None:
 def test_a_value_of_the_step_scope_is_read_unless_the_result_has_the_name() -> None:
     view = StepView(StepResult(data={"n": 1}, writes={"n": 2, "m": 3}))
     assert [shown(text, s=view) for text in ("s.n", "s.m")] == [1, 3]
+
+
+@pytest.mark.parametrize("form", ["single", "pipeline", "loop", "cursor", "child"])
+def test_the_data_of_a_step_is_its_data_whatever_the_step_wrote(form: Form) -> None:
+    view = StepView(StepResult(form=form, data=1, writes={"data": 4, "output": 5}))
+    assert [shown(text, s=view) for text in ("s.data", "s.output")] == [1, 5]
+    own = StepView(StepResult(data={"data": 2}, writes={"data": 4}))
+    assert [shown(text, s=own) for text in ("s.data", "s.output")] == [2, {"data": 2}]
 
 
 def test_every_view_tells_status_error_and_store() -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from noetl.dsl.template import pattern_fault
 from noetl.dsl.template.errors import TemplateFailure
 from noetl.dsl.template.filters import linear
 from noetl.dsl.template.limits import Meter
@@ -33,6 +34,16 @@ _ORDERS: Mapping[str, Callable[[Any, Any], bool]] = {
     "$lte": lambda actual, bound: actual <= bound,
 }
 MATCHERS = ("$any", "$type", "$regex", *_ORDERS)
+TYPES = tuple(_TYPES)
+
+
+def wrong_pattern(pattern: str) -> str | None:
+    """Why a pattern cannot be looked for in a text; None when it can."""
+    return pattern_fault(pattern) or pattern_fault(_anywhere(pattern))
+
+
+def _anywhere(pattern: str) -> str:
+    return f"(?s:.*?)(?:{pattern})"
 
 
 def matches(expected: object, actual: object, *, exact: bool = False) -> list[str]:
@@ -108,7 +119,7 @@ def _pattern(pattern: str, actual: object, at: str) -> str | None:
     if not isinstance(actual, str):
         return _mismatch(at, f"text that matches {pattern}", actual)
     try:
-        found = linear.matches(f"(?s:.*?)(?:{pattern})", actual, Meter())
+        found = linear.matches(_anywhere(pattern), actual, Meter())
     except TemplateFailure as fault:
         return f"{at or '(root)'}: {fault}"
     return None if found else _mismatch(at, f"text that matches {pattern}", actual)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from noetl.dsl.documents.matching import MATCHERS, TYPES, wrong_pattern
 from noetl.dsl.metadata import Metadata, PathShape
 from noetl.dsl.shape import (
     Constraint,
@@ -24,10 +25,12 @@ from noetl.dsl.shape import (
     choice,
     key,
     model,
+    nearest,
     whole,
 )
 from noetl.dsl.shape.reader import SERVER
 from noetl.dsl.shape.units import Condition, Duration
+from noetl.dsl.tasks import KINDS
 from noetl.dsl.tasks.errors import ERROR_KINDS
 from noetl.dsl.yaml import Place
 
@@ -63,6 +66,77 @@ class Yes:
     def words(self) -> str:
         """Only true."""
         return "true"
+
+
+class Pattern(Text):
+    """A regular expression of the linear engine, found anywhere in a text."""
+
+    __slots__ = ()
+
+    def read(self, value: Any, place: Place, reader: Reader) -> str:  # noqa: ANN401 - see Shape
+        """Read a text that compiles."""
+        pattern = super().read(value, place, reader)
+        if fault := wrong_pattern(pattern):
+            hint = "look-around and back references are not known"
+            reader.report("DSL039", fault, place, hint=hint)
+        return pattern
+
+    def words(self) -> str:
+        """A pattern."""
+        return "regular expression"
+
+
+class ToolKind(Text):
+    """The name of a tool kind."""
+
+    __slots__ = ()
+
+    def read(self, value: Any, place: Place, reader: Reader) -> str:  # noqa: ANN401 - see Shape
+        """Read a kind that exists, or that a plug-in brings."""
+        kind = super().read(value, place, reader)
+        known = [*KINDS, *reader.plugins]
+        if isinstance(value, str) and kind not in known:
+            message = f"unknown tool kind `{kind[:80]}`"
+            reader.report("DSL050", message, place, hint=nearest(kind, known))
+        return kind
+
+    def words(self) -> str:
+        """A tool kind."""
+        return "tool kind"
+
+
+class Expected(Data):
+    """A value to compare with; a map of `$` keys inside it matches loosely."""
+
+    __slots__ = ()
+    _type = choice(*TYPES)
+    _pattern = Pattern()
+
+    def read(self, value: Any, place: Place, reader: Reader) -> Any:  # noqa: ANN401 - see Shape
+        """Keep the value; its matchers must exist and be usable."""
+        kept = super().read(value, place, reader)
+        self._matchers(kept, place, reader)
+        return kept
+
+    def _matchers(self, value: object, place: Place, reader: Reader) -> None:
+        if isinstance(value, list):
+            for index, item in enumerate(value):
+                self._matchers(item, Place(value, index, place), reader)
+        elif isinstance(value, dict):
+            for name, item in value.items():
+                self._entry(name, item, Place(value, name, place), reader)
+
+    def _entry(self, name: str, item: object, place: Place, reader: Reader) -> None:
+        if name == "$regex":
+            self._pattern.read(item, place, reader)
+        elif name == "$type":
+            self._type.read(item, place, reader)
+        elif name.startswith("$") and name not in MATCHERS:
+            known = ", ".join(f"`{item}`" for item in MATCHERS)
+            message = f"there is no matcher `{name[:80]}`"
+            reader.report("DSL039", message, place, on_key=True, hint=f"the matchers are {known}")
+        else:
+            self._matchers(item, place, reader)
 
 
 @model
@@ -113,7 +187,7 @@ class ExpectedError(Model):
 
     kind: str | None = key(_KIND, "error kind", default=None)
     step: str | None = key(Name(), "step that failed", default=None)
-    message_matches: str | None = key(Text(), "pattern found in the message", default=None)
+    message_matches: str | None = key(Pattern(), "pattern found in the message", default=None)
 
 
 def _anything() -> dict[str, bool]:
@@ -131,8 +205,8 @@ class Expect(Model):
     )
     steps: Mapping[str, str] = key(MapOf(_STEP_STATUS), "status of steps", default_factory=dict)
     calls: Mapping[str, int] = key(MapOf(whole(0)), "calls of steps", default_factory=dict)
-    ctx: Mapping[str, Any] = key(_MAP, "values of `ctx`", default_factory=dict)
-    result: Any = key(Data(), "result of the run", default_factory=_anything)
+    ctx: Mapping[str, Any] = key(Expected(only="map"), "values of `ctx`", default_factory=dict)
+    result: Any = key(Expected(), "result of the run", default_factory=_anything)
     error: ExpectedError | None = key(Of(ExpectedError), "error of the run", default=None)
     assert_: tuple[bool | str, ...] = key(
         ListOf(Condition(SERVER), lone=True), "conditions that must hold", name="assert", default=()
@@ -148,13 +222,14 @@ class Case(Model):
     name: str = key(Text(), "what the case shows")
     payload: Mapping[str, Any] = key(_MAP, "payload of the run", default_factory=dict)
     mocks: tuple[Mock, ...] = key(ListOf(Of(Mock)), "what stands in for tools", default=())
-    allow: tuple[str, ...] = key(ListOf(Text(), lone=True), "tool kinds that run", default=())
+    allow: tuple[str, ...] = key(ListOf(ToolKind(), lone=True), "tool kinds that run", default=())
     expect: Expect = key(Of(Expect), "what must come of it", default_factory=Expect)
 
 
 class Cases:
     """A list of cases with names of their own."""
 
+    documented: ClassVar[type[Model]] = Case
     _list = ListOf(Of(Case), least=1)
     blank: ClassVar[tuple[()]] = ()
 

@@ -23,6 +23,7 @@ _LEAST_CHOICES = 2
 _ACCEPTS = {"<": 1, "==": 2, "<=": 3, ">": 4, "!=": 5, ">=": 6}
 _EVERYTHING = 7
 _MIRROR = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+_UNORDERED = (None, "", 0.0)
 
 
 def step_without_next(subject: Subject) -> Iterator[Finding]:
@@ -71,11 +72,45 @@ def _overlaps(step: Step, conditions: list[Any]) -> Iterator[Finding]:
         for earlier in range(index):
             before = step.arcs[earlier]
             hides = outcome_of(before) in {"any", outcome_of(arc)}
-            same = conditions[earlier] == _ALWAYS or conditions[earlier] == conditions[index]
-            if hides and same and conditions[index] != _NEVER:
+            if hides and _covers(conditions[earlier], conditions[index]):
                 message = f"the arc to `{arc.step}` never fires: arc {earlier + 1} does before it"
                 yield at_value(message, entry(arc, "step"))
                 break
+
+
+def _covers(before: Any, after: Any) -> bool:  # noqa: ANN401 - nested tuples
+    """Whether one condition holds wherever another does, as far as one can tell."""
+    if after == _NEVER:
+        return False
+    if before in (_ALWAYS, after):
+        return True
+    operand, operator, limit = _bound(before)
+    other, narrower, further = _bound(after)
+    if operand is None or operand != other or operator[0] != narrower[0]:
+        return False
+    if further == limit:
+        return operator in (narrower, f"{narrower}=")
+    return (further > limit) == (operator[0] == ">")
+
+
+def _bound(shape: Any) -> tuple[Any, str, float]:  # noqa: ANN401 - nested tuples
+    """What a comparison with a number bounds, on which side, and where."""
+    left, operator, right = _compared(shape) or _UNORDERED
+    if operator not in _MIRROR:
+        return _UNORDERED
+    if _number(left) is not None:
+        left, operator, right = right, _MIRROR[operator], left
+    limit = _number(right)
+    return _UNORDERED if limit is None else (left, operator, limit)
+
+
+def _number(shape: Any) -> float | None:  # noqa: ANN401 - nested tuples
+    """The number that a literal stands for."""
+    if shape[:2] == ("Unary", "-"):
+        found = _number(shape[2])
+        return None if found is None else -found
+    is_number = shape[0] == "Literal" and isinstance(shape[1], (int, float))
+    return shape[1] if is_number and not isinstance(shape[1], bool) else None
 
 
 def _leaves_gap(step: Step, conditions: list[Any]) -> bool:

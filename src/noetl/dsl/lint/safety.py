@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 _SECRET_TEXT = re.compile(
     r"gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|\bsk-[A-Za-z0-9_-]{16,}|\bAKIA[0-9A-Z]{16}\b"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----|\bxox[abeoprs]-[A-Za-z0-9-]{8,}|\bAIza[\w-]{35}"
-    r"|\beyJ[\w-]{8,}\.eyJ[\w-]{4,}\.[\w-]{8,}"
+    r"|\beyJ[\w-]{8,512}\.eyJ[\w-]{4,4096}\.[\w-]{8,}"
 )
 _SECRET_KEY = re.compile(
     r"(?:^|_)(?:password|passwd|pwd|secret|token|api_?key|private_?key|secret_?key|access_?key)\Z"
 )
 _NO_SECRET_KEY = re.compile(r"(?:^|_)(?:page|next|continuation|cursor|sync)_token\Z")
+_TEMPLATE = re.compile(r"\{\{.*?(?:\}\}|\Z)|\{[%#].*?(?:[%#]\}|\Z)", re.DOTALL)
+_URL_PASSWORD = re.compile(r"://[^\s/?#@:]*:(?P<password>[^\s/?#@\0]+)@")
 _BEARER = re.compile(r"(?:Bearer|Basic|Token)\s+\S{8,}", re.IGNORECASE)
 _BLANK = re.compile(r"<.*>|\*+|x+|\.+", re.IGNORECASE)
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -34,6 +36,8 @@ _OWN_DATA = frozenset({
     "input", "args", "params", "headers", "json", "form", "body", "data", "payload", "env", "set",
     "mapping", "options", "workload", "arguments", "result", "code",
 })  # fmt: skip
+_SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh"})
+_COMMAND_FLAG = re.compile(r"-[a-z]*c[a-z]*")
 _TRUSTED_FILTERS = frozenset({"int", "float", "length", "len", "count", "abs", "round"})
 _SAFE = {SQL: _TRUSTED_FILTERS | {"sql_literal", "sql_ident", "tojson"}, SHELL: _TRUSTED_FILTERS}
 _UNTRUSTED = frozenset({
@@ -49,10 +53,26 @@ def clear_text_secret(subject: Subject) -> Iterator[Finding]:
     """A value that looks like a secret in clear text (DSL203)."""
     for place, text in _texts(subject.parsed.document.root, ROOT):
         found = _SECRET_TEXT.search(text)
+        password = _url_password(text)
         if found is not None:
             yield subject.in_text("this looks like a secret", place, text, found.start())
+        elif password is not None:
+            message = "this address holds a password in clear text"
+            yield subject.in_text(message, place, text, password)
         elif not is_template(text) and _is_secret(place, text):
             yield at_value(f"`{place.key}` looks like a secret in clear text", place)
+
+
+def _url_password(text: str) -> int | None:
+    """Where a password that is no template and no stand-in stands in an address."""
+    if "://" not in text:
+        return None
+    plain = _TEMPLATE.sub(lambda found: "\0" * len(found[0]), text)
+    for found in _URL_PASSWORD.finditer(plain):
+        password = found["password"]
+        if not password.startswith("$") and _BLANK.fullmatch(password) is None:
+            return found.start("password")
+    return None
 
 
 def _texts(value: object, place: Place) -> Iterator[tuple[Place, str]]:
@@ -98,14 +118,27 @@ def _is_reference(place: Place) -> bool:
 def untrusted_text(subject: Subject) -> Iterator[Finding]:
     """SQL or shell text that holds values from outside as they are (DSL207)."""
     for site in subject.sites:
-        if site.role not in _SAFE:
+        role = SHELL if _is_shell_text(site.place) else site.role
+        if role not in _SAFE:
             continue
         untrusted = _untrusted(subject, site)
-        what = "SQL" if site.role == SQL else "shell"
+        what = "SQL" if role == SQL else "shell"
         for node in nodes_of(site.template):
-            if isinstance(node, nodes.Emit) and _carries(node.value, untrusted, _SAFE[site.role]):
+            if isinstance(node, nodes.Emit) and _carries(node.value, untrusted, _SAFE[role]):
                 message = f"a value from outside stands unquoted in {what} text"
                 yield subject.in_template(message, site, node.offset)
+
+
+def _is_shell_text(place: Place) -> bool:
+    """Whether a text is what `argv` has a shell read: the one after `sh -c`."""
+    argv, key = place.container, place.key
+    if not isinstance(argv, Seq) or place.parent is None or place.parent.key != "argv":
+        return False
+    words = [str(word) for word in argv]
+    if words[0].rpartition("/")[2] not in _SHELLS:
+        return False
+    flags = [index for index, word in enumerate(words) if _COMMAND_FLAG.fullmatch(word)]
+    return key == flags[0] + 1 if flags else False
 
 
 def _untrusted(subject: Subject, site: Site) -> frozenset[str]:

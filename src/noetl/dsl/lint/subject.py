@@ -30,6 +30,7 @@ class Finding(NamedTuple):
     message: str
     span: Span
     pointer: str
+    hint: str = ""
 
 
 def at_value(message: str, place: Place) -> Finding:

@@ -198,10 +198,64 @@ def test_payloads_answers_and_expected_values_are_never_templates():
         ("cases: [{name: a, expect: {assert: ['{{ a. }}']}}]",
          ("DSL042", "6:46", "/spec/cases/0/expect/assert/0")),
         ("file: ./a.yaml\n  cases: [{name: a}]", ("DSL039", "6:3", "/spec/file")),
+        ("cases: [{name: a, allow: [http, htp]}]", ("DSL050", "6:35", "/spec/cases/0/allow/1")),
+        ("cases: [{name: a, allow: htp}]", ("DSL050", "6:28", "/spec/cases/0/allow")),
+        ("cases: [{name: a, allow: [7]}]", ("DSL038", "6:29", "/spec/cases/0/allow/0")),
+        ("cases: [{name: a, expect: {result: {$typ: string}}}]",
+         ("DSL039", "6:39", "/spec/cases/0/expect/result/$typ")),
+        ("cases: [{name: a, expect: {ctx: {a: [{b: {$any: 1, $x: 1}}]}}}]",
+         ("DSL039", "6:54", "/spec/cases/0/expect/ctx/a/0/b/$x")),
+        ("cases: [{name: a, expect: {result: {$type: text}}}]",
+         ("DSL039", "6:46", "/spec/cases/0/expect/result/$type")),
+        ("cases: [{name: a, expect: {result: {a: {$regex: '['}}}}]",
+         ("DSL039", "6:51", "/spec/cases/0/expect/result/a/$regex")),
+        ("cases: [{name: a, expect: {result: {$regex: ')('}}}]",
+         ("DSL039", "6:47", "/spec/cases/0/expect/result/$regex")),
+        ("cases: [{name: a, expect: {result: {$regex: 7}}}]",
+         ("DSL038", "6:47", "/spec/cases/0/expect/result/$regex")),
+        ("cases: [{name: a, expect: {error: {message_matches: '['}}}]",
+         ("DSL039", "6:55", "/spec/cases/0/expect/error/message_matches")),
+        ("cases: [{name: a, expect: {error: {message_matches: '(?=a)'}}}]",
+         ("DSL039", "6:55", "/spec/cases/0/expect/error/message_matches")),
     ],
 )  # fmt: skip
 def test_a_test_that_is_not_right_is_refused(line, expected):
     assert found(HEAD + f"  {line}\n") == [expected]
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("allow: [htp]", "did you mean `http`?"),
+        (
+            "expect: {result: {$typ: string}}",
+            "the matchers are `$any`, `$type`, `$regex`, `$gt`, `$gte`, `$lt`, `$lte`",
+        ),
+        ("expect: {result: {$type: strings}}", "did you mean `string`?"),
+    ],
+)
+def test_a_wrong_word_names_the_right_ones(line, hint):
+    (fault,) = parse(HEAD + f"  cases: [{{name: a, {line}}}]\n").errors
+    assert fault.hint == hint
+
+
+def test_a_case_may_allow_known_kinds_and_those_of_plugins():
+    text = HEAD + "  cases: [{name: a, allow: [http, postgres, mail]}]\n"
+    assert parse(text, plugins=frozenset({"mail"})).errors == ()
+    assert [item.code for item in parse(text).errors] == ["DSL050"]
+
+
+def test_matchers_stand_anywhere_in_what_is_expected_and_nowhere_else():
+    text = HEAD + (
+        "  cases:\n"
+        "    - name: a\n"
+        "      payload: {$ref: 1}\n"
+        "      mocks: [{step: a, return: {$regex: '['}}]\n"
+        "      expect:\n"
+        "        ctx: {a: {$gt: 1, $lte: 2}}\n"
+        "        result: [{$type: string}, {$regex: a.b, x: $y}]\n"
+    )
+    assert parse(text).errors == ()
 
 
 @pytest.mark.parametrize(
