@@ -7,9 +7,11 @@ lines replace only the lines that they change, and every comment stays or follow
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noetl.dsl.yaml import Map, Seq, load, unpack
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 _BLOCK = re.compile(r"(?:&\S+\s+)?[|>]([0-9+-]*)")
 _COMMENT = re.compile(r"(?:^|(?<=\s))#.*")
+_STEP = re.compile(r" *- step:")
 _LEAST_LIKE = 0.6
 
 
@@ -134,8 +137,30 @@ class _Hunk(NamedTuple):
 
 
 def _hunks(base: Sequence[str], other: Sequence[str]) -> list[_Hunk]:
-    codes = SequenceMatcher(None, base, other).get_opcodes()
-    return [_Hunk(*code[1:]) for code in codes if code[0] != "equal"]
+    """What differs, step by step: to compare whole texts takes the square of their lengths."""
+    fixed = [(-1, -1), *_anchors(base, other), (len(base), len(other))]
+    return [
+        _Hunk(low + code[1], low + code[2], start + code[3], start + code[4])
+        for (low, start), (high, stop) in pairwise((a + 1, b + 1) for a, b in fixed)
+        for code in SequenceMatcher(
+            None, base[low : high - 1], other[start : stop - 1]
+        ).get_opcodes()
+        if code[0] != "equal"
+    ]
+
+
+def _anchors(base: Sequence[str], other: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Where the steps begin in both texts, in order."""
+    heads = [line for line in base if _STEP.match(line)]
+    least = min((line.index("-") for line in heads), default=0)
+    once = {line for line, count in Counter(heads).items() if count == 1}
+    once &= {line for line, count in Counter(other).items() if count == 1}
+    there = {line: index for index, line in enumerate(other) if line in once}
+    last = -1
+    for index, line in enumerate(base):
+        if line in once and line.index("-") == least and there[line] > last:
+            last = there[line]
+            yield index, last
 
 
 def _regions(base: Sequence[str], own: Sequence[str], edited: Sequence[str]) -> list[_Hunk]:
@@ -153,18 +178,21 @@ def _regions(base: Sequence[str], own: Sequence[str], edited: Sequence[str]) -> 
         else:
             spans.append((hunk.low, hunk.high))
             needed.append(is_change)
+    lefts, rights = _across(spans, reflowed), _across(spans, changed)
     return [
-        _Hunk(*_across(span, reflowed), *_across(span, changed))
-        for span, is_change in zip(spans, needed, strict=True)
+        _Hunk(*left, *right)
+        for left, right, is_change in zip(lefts, rights, needed, strict=True)
         if is_change
     ]
 
 
-def _across(span: tuple[int, int], hunks: list[_Hunk]) -> tuple[int, int]:
-    """Where a stretch of the base, which holds hunks whole or not at all, stands in the other."""
-    before = sum(hunk.growth for hunk in hunks if hunk.low < span[0])
-    until = sum(hunk.growth for hunk in hunks if hunk.high <= span[1])
-    return span[0] + before, span[1] + until
+def _across(spans: list[tuple[int, int]], hunks: list[_Hunk]) -> Iterator[tuple[int, int]]:
+    """Where stretches of the base, which hold hunks whole or not at all, stand in the other."""
+    lows, highs = [hunk.low for hunk in hunks], [hunk.high for hunk in hunks]
+    grown = [0, *accumulate(hunk.growth for hunk in hunks)]
+    for low, high in spans:
+        before, until = bisect_left(lows, low), bisect_right(highs, high)
+        yield low + grown[before], high + grown[until]
 
 
 def weave(source: Source, base: str, edited: str) -> str:
@@ -187,8 +215,9 @@ class _Weaver:
     regions: list[_Hunk]
     above: dict[int, list[str]] = field(default_factory=lambda: defaultdict(list))
     notes: dict[int, str] = field(default_factory=dict)
-    says: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    says: dict[tuple[str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
     homeless: dict[int, list[str]] = field(default_factory=lambda: defaultdict(list))
+    steps: list[str] = field(default_factory=list)
 
     def text(self) -> str:
         """The whole text."""
@@ -200,10 +229,13 @@ class _Weaver:
             for index in range(region.start, region.stop)
             if index not in taken and not self.new.rows[index].goes_on
         ]
+        self.steps = _steps(self.source.rows)
+        steps = _steps(self.new.rows)
         for line in free:
-            self.says[_meat(self.new.rows[line])].append(line)
+            for step in {"", steps[line]}:
+                self.says[step, _meat(self.new.rows[line])].add(line)
         for region, found in pairs.items():
-            here = [line for line in free if region.start <= line < region.stop]
+            here = free[bisect_left(free, region.start) : bisect_left(free, region.stop)]
             for index in range(region.low, region.high):
                 if self.source.rows[index].above or self.source.rows[index].note:
                     self._settle(index, region, found, here)
@@ -214,7 +246,7 @@ class _Weaver:
             out += self._new(region.start, region.stop)
             place = region.high
         out += self._own(place, len(self.source.rows))
-        out += [text.strip() for text in self.homeless[len(self.source.rows)]]
+        out += self.homeless[len(self.source.rows)]
         return "".join(line + "\n" for line in (*out, *self.source.below))
 
     def _pairs(self, region: _Hunk) -> dict[int, int]:
@@ -234,7 +266,7 @@ class _Weaver:
         home = top = pairs.get(index)
         if home is None:
             here = self._between(index, region, pairs, free)
-            home = self._likest(row, here)
+            home = self._likest(index, here)
             top = next((i for i in here if _key(self.new.rows[i]) == _key(row)), home)
         if home is not None and top is not None:
             self.above[top] += row.above
@@ -244,11 +276,15 @@ class _Weaver:
             texts = [row.note] if row.note else []
         else:
             texts = [*row.above, *filter(None, [row.note])]
-            home = next((pairs[i] for i in range(index, region.high) if i in pairs), None)
+            home = self._parent(index, region, pairs)
+            after = (pairs[i] for i in range(index, region.high) if i in pairs)
+            home = next(after, None) if home is None else home
+            home = next(iter(free), None) if home is None else home
         if home is not None:
             self.above[home] += texts
         else:
-            self.homeless[self._next(region.high)] += texts
+            first = self.source.rows[region.low]
+            self.homeless[self._next(region.high)] += [_indented(text, first) for text in texts]
 
     def _between(
         self, index: int, region: _Hunk, pairs: dict[int, int], free: list[int]
@@ -258,13 +294,31 @@ class _Weaver:
         high = min((pairs[i] for i in range(index, region.high) if i in pairs), default=region.stop)
         return [line for line in free if low <= line < high]
 
-    def _likest(self, row: Row, here: list[int]) -> int | None:
+    def _parent(self, index: int, region: _Hunk, pairs: dict[int, int]) -> int | None:
+        """The new line of the map that held a row, if that map has moved."""
+        rows = self.source.rows
+        depth = len(rows[index].indent)
+        for i in range(index - 1, region.low - 1, -1):
+            if len(rows[i].indent) < depth and not rows[i].goes_on:
+                depth = len(rows[i].indent)
+                home = pairs.get(i, self._moved(i))
+                if home is not None:
+                    return home
+        return None
+
+    def _moved(self, index: int) -> int | None:
+        """The one new line, of the same step or of all, that says what a row says."""
+        meat = _meat(self.source.rows[index])
+        found = (self.says[step, meat] for step in (self.steps[index], ""))
+        return next((min(lines) for lines in found if len(lines) == 1), None)
+
+    def _likest(self, index: int, here: list[int]) -> int | None:
         """The new line that says the same here or, alone, elsewhere; else one that is like it."""
-        rows = self.new.rows
-        same = self.says[_meat(row)]
-        near = [line for line in here if line in same] if same else []
-        if near or len(same) == 1:
-            return (near or same)[0]
+        rows, row = self.new.rows, self.source.rows[index]
+        near = [line for line in here if line in self.says["", _meat(row)]]
+        home = near[0] if near else self._moved(index)
+        if home is not None:
+            return home
         likest = max(here, key=lambda line: _likeness(row, rows[line]), default=None)
         if likest is None or _likeness(row, rows[likest]) < _LEAST_LIKE:
             return None
@@ -280,7 +334,7 @@ class _Weaver:
     def _own(self, low: int, high: int) -> Iterator[str]:
         for index in range(low, high):
             row = self.source.rows[index]
-            yield from (_indented(text, row) for text in self.homeless[index])
+            yield from self.homeless[index]
             yield from row.above
             yield row.raw
 
@@ -289,6 +343,17 @@ class _Weaver:
             row = self.new.rows[index]
             yield from (_indented(text, row) for text in self.above[index])
             yield f"{row.code}  {self.notes[index]}" if index in self.notes else row.code
+
+
+def _steps(rows: Sequence[Row]) -> list[str]:
+    """The first line of the step to which each row belongs."""
+    heads = [row for row in rows if _STEP.match(row.code) and not row.goes_on]
+    least = min((len(row.indent) for row in heads), default=0)
+    found = [""]
+    for row in rows:
+        is_head = _STEP.match(row.code) and not row.goes_on and len(row.indent) == least
+        found.append(row.code.strip() if is_head else found[-1])
+    return found[1:]
 
 
 def _indented(text: str, row: Row) -> str:

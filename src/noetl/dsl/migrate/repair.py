@@ -6,7 +6,7 @@ not mechanical is left as it stands and stays refused.
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, MutableSequence
+from collections.abc import Mapping, MutableMapping, MutableSequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -76,6 +76,8 @@ class Repair:
             self._report("DSL103", root, "kind", message, "")
             self._edit.replace(root, "kind", "Playbook")
             self._edit.put(metadata, "agent", True, (root, "kind"))  # noqa: FBT003 - the value itself
+        if isinstance(values := root.get("vars"), MutableMapping):
+            self._join_vars(root, "workload", {name: name for name in values})
 
     def _rename(self, box: Box, old: str, new: str) -> None:
         self._report("repair", box, old, f"`{old}` is now `{new}`", "")
@@ -108,20 +110,38 @@ class Repair:
         for old, new in (("collection", "in"), ("element", "iterator")):
             if old in loop and new not in loop:
                 self._rename(loop, old, new)
+        for name in [name for name in ("mode", "max_in_flight") if name in loop]:
+            if loop.get("spec") is None:
+                self._edit.put(loop, "spec", self._edit.map(), (loop, name))
+            if isinstance(spec := loop["spec"], MutableMapping) and name not in spec:
+                self._report("repair", loop, name, f"`{name}` is now `spec.{name}`", "")
+                self._edit.move(loop, name, spec, name)
 
     def _vars(self, box: Box) -> None:
         if not isinstance(values := box.get("vars"), MutableMapping):
             return
-        for name in list(values):
-            if not name.startswith("ctx."):
-                self._edit.rename(values, name, f"ctx.{name}")
-        if "set" not in box:
-            self._rename(box, "vars", "set")
-        elif isinstance(writes := box["set"], MutableMapping) and not {*writes} & {*values}:
-            self._report("repair", box, "vars", "`vars` is now `set`", "")
-            for name in list(values):
-                self._edit.move(values, name, writes, name)
+        scoped = {name: f"ctx.{name.removeprefix('ctx.')}" for name in values}
+        if len({*scoped.values()}) == len(scoped):
+            self._join_vars(box, "set", scoped)
+
+    def _join_vars(self, box: Box, new: str, names: Mapping[str, str]) -> None:
+        """Give `vars` its new name, or put its values (under new names) beside those there."""
+        values, target = box["vars"], box.get(new, {})
+        if not isinstance(target, MutableMapping):
+            return
+        scope = "ctx." if new == "set" else ""
+        if {*names.values()} & {name if "." in name else scope + name for name in target}:
+            return
+        if new in box:
+            self._report("repair", box, "vars", f"`vars` is now `{new}`", "")
+            for name in names:
+                self._edit.move(values, name, target, names[name])
             self._edit.drop(box, "vars")
+            return
+        for name in names:
+            if names[name] != name:
+                self._edit.rename(values, name, names[name])
+        self._rename(box, "vars", new)
 
     def _rules(self, box: Box) -> None:
         spec = box.get("spec")

@@ -1,4 +1,9 @@
-"""Rewrites the forms of earlier releases in the author's own text; comments stay."""
+"""Rewrites the forms of earlier releases in the author's own text; comments stay.
+
+A part that is shared (an anchor and its aliases) changes once, where it is defined, so what stands
+below a root key `x-*` may change although nothing reads it there. Where the uses would then differ,
+each gets a copy of its own.
+"""
 
 from __future__ import annotations
 

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from noetl.dsl.shape import Fields, nearest
 from noetl.dsl.tasks import KINDS
-from noetl.dsl.tasks.task import Task
-from noetl.dsl.yaml import Map, Place, Seq, copy
+from noetl.dsl.tasks.task import Task, TaskSpec
+from noetl.dsl.yaml import MOST_NODES, Map, Place, Seq, copy
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping, MutableSequence
 
     from noetl.dsl.shape.reader import Reader
 
-_INPUTS = ("input", "args")
+_TO_STEP = frozenset({"input", "set", "output"})
+_MERGED = frozenset({"input", "set"})
+_STAYS = frozenset({"kind", "tasks", "name", "desc"})
 
 
 class TreeEditor:
@@ -90,6 +92,13 @@ def _marks(box: Any, name: Any) -> Any:  # noqa: ANN401 - any YAML container
     return None
 
 
+def _size(value: object) -> int:
+    """How many nodes a value has."""
+    if isinstance(value, dict):
+        return 1 + sum(1 + _size(item) for item in value.values())
+    return 1 + sum(map(_size, value)) if isinstance(value, list) else 1
+
+
 class Normaliser:
     """Rewrites one Playbook tree; remembers which workbook tasks are used."""
 
@@ -97,6 +106,8 @@ class Normaliser:
         self._reader = reader
         self._edit = TreeEditor()
         self._book: dict[str, Map] = {}
+        self._sizes: dict[str, int] = {}
+        self._copied = 0
         self.used: set[str] = set()
 
     def playbook(self, root: Map) -> None:
@@ -118,11 +129,12 @@ class Normaliser:
         for index, entry in enumerate(book):
             if not isinstance(entry, Map) or not isinstance(tool := entry.get("tool"), Map):
                 continue
-            if tool.get("kind") in {"workbook", "task_sequence"}:
-                where = Place(tool, "kind", Place(entry, "tool", Place(book, index, place)))
-                self._reader.report("DSL053", "a workbook task is one plain tool", where)
+            where = Place(entry, "tool", Place(book, index, place))
+            if tool.get("kind") in ("workbook", "task_sequence"):
+                message = "a workbook task is one plain tool"
+                self._reader.report("DSL053", message, Place(tool, "kind", where))
                 self._edit.replace(tool, "kind", "noop")
-            self._homes(tool)
+            self._homes(tool, where)
             if isinstance(name := entry.get("name"), str):
                 self._book.setdefault(name, tool)
 
@@ -155,20 +167,78 @@ class Normaliser:
         if not isinstance(tasks, list):
             self._reader.report("DSL051", "`task_sequence` needs `tasks`", place, into=True)
             tasks = Seq()
+        self._homes(tool, place)
         for name in tool:
-            if name in _INPUTS and "input" not in step:
-                self._edit.put(step, "input", tool[name], (tool, name))
-            elif name not in {"kind", "tasks", "name", "desc", *_INPUTS}:
-                hint = nearest(name, ["tasks", "input", "name", "desc"])
-                where = Place(tool, name, place)
-                self._reader.report(
-                    "DSL030", f"unknown key `{name}`", where, on_key=True, hint=hint
-                )
+            if name not in _STAYS:
+                self._lift(step, tool, name, Place(tool, name, place))
         step["tool"] = tasks
         return tasks
 
+    def _lift(self, step: Map, tool: Map, name: str, where: Place) -> None:
+        """What is said of a whole sequence is said of its step, where a step can say it."""
+        known = Fields.of(Task)
+        meant = known.by_name[name][0] if name in known.by_name else name
+        first = known.present(tool, name) if name in known.by_name else name
+        if first is not None and first != name:
+            self._twice(name, first, where)
+        elif meant in _TO_STEP or name.startswith("x-"):
+            self._give(tool, name, step, meant, where)
+        elif meant == "timeout":
+            self._give(tool, name, self._spec_of(step, where), meant, where)
+        elif meant == "spec":
+            self._lift_spec(step, tool[name], where)
+        else:
+            hint = nearest(name, ["tasks", *sorted({*known.by_name} - {"kind", "auth"})])
+            hint = f"write `{name}` on each task" if meant == "auth" else hint
+            self._unknown(name, where, hint)
+
+    def _lift_spec(self, step: Map, spec: Any, where: Place) -> None:  # noqa: ANN401 - any YAML value
+        if not isinstance(spec, Map):
+            self._reader.wrong_type(where, spec, "a map")
+            return
+        known = list(Fields.of(TaskSpec).by_name)
+        for name in spec:
+            inner = Place(spec, name, where)
+            if name == "idempotent" or name.startswith("x-"):
+                self._give(spec, name, self._spec_of(step, inner), name, inner)
+            else:
+                hint = f"write `spec.{name}` on each task" if name in known else ""
+                self._unknown(name, inner, hint or nearest(name, known))
+
+    def _spec_of(self, step: Map, like: Place) -> Any:  # noqa: ANN401 - any YAML value
+        if step.get("spec") is None:
+            self._edit.put(step, "spec", Map(), (like.container, like.key))
+        return step["spec"]
+
+    def _give(self, box: Map, name: str, target: Any, new: str, where: Place) -> None:  # noqa: ANN401 - any YAML value
+        """Move a value to the step; a task's own input wins, all else may be said only once."""
+        if not isinstance(target, Map):
+            return  # reported where the step is read
+        value, other = box[name], target.get(new)
+        if other is None:
+            self._edit.put(target, new, value, (box, name))
+        elif new in _MERGED and isinstance(value, Map) and isinstance(other, Map):
+            for key in value:
+                if new == "input" or key not in other:
+                    self._edit.put(other, key, value[key], (value, key))
+                else:
+                    self._clash(key, Place(value, key, where), "DSL039")
+        elif not new.startswith("x-"):
+            self._clash(new, where, "DSL033" if new == "output" else "DSL039")
+
+    def _clash(self, name: str, where: Place, code: str) -> None:
+        message = f"`{name}` stands on the step and on its tool"
+        self._reader.report(code, message, where, on_key=True, hint="keep one of them")
+
+    def _twice(self, name: str, other: str, where: Place) -> None:
+        message = f"`{name}` and `{other}` say the same"
+        self._reader.report("DSL039", message, where, on_key=True, hint="keep one of them")
+
+    def _unknown(self, name: str, where: Place, hint: str) -> None:
+        self._reader.report("DSL030", f"unknown key `{name}`", where, on_key=True, hint=hint)
+
     def _task(self, task: Map, place: Place, *, named: bool) -> Map:
-        self._homes(task)
+        self._homes(task, place)
         if task.get("kind") != "workbook":
             return task
         wanted_key = "task" if "task" in task else "name"
@@ -178,7 +248,18 @@ class Normaliser:
             self._missing(task, wanted_key, wanted, place)
             return self._stand_in(task, named=named)
         self.used.add(str(wanted))
+        if not self._has_room(str(wanted), entry):
+            message = f"more than {MOST_NODES} nodes after the workbook is resolved"
+            self._reader.report("DSL011", message, Place(task, wanted_key, place))
+            return self._stand_in(task, named=named)
         return self._call(task, entry, named=named)
+
+    def _has_room(self, name: str, entry: Map) -> bool:
+        """Whether one more copy of a workbook task stays within the nodes of a document."""
+        if name not in self._sizes:
+            self._sizes[name] = _size(entry)
+        self._copied += self._sizes[name]
+        return self._copied <= MOST_NODES
 
     def _missing(self, task: Map, name: str, wanted: object, place: Place) -> None:
         if wanted is None:
@@ -214,14 +295,18 @@ class Normaliser:
             self._edit.put(merged, name, task[name], (task, name))
         return merged  # type: ignore[no-any-return] # the copy of a map is a map
 
-    def _homes(self, task: Map) -> None:
+    def _homes(self, task: Map, place: Place) -> None:
         """Keys that have two accepted homes go to one."""
         spec = task.get("spec")
-        if isinstance(spec, Map) and not {"timeout", "timeout_seconds"} & task.keys():
-            for name in ("timeout", "timeout_s"):
-                if name in spec:
+        if isinstance(spec, Map):
+            for name in [name for name in ("timeout", "timeout_s") if name in spec]:
+                own = Fields.of(Task).present(task, "timeout")
+                if own is None:
                     self._edit.move(spec, name, task, "timeout")
-                    break
+                else:
+                    where = Place(spec, name, Place(task, "spec", place))
+                    self._twice(f"spec.{name}", own, where)
+                    self._edit.drop(spec, name)
             if not spec:
                 self._edit.drop(task, "spec")
         if "output_select" in task:

@@ -1,7 +1,7 @@
 """Forms of earlier releases: normalised with a warning, or refused with the form to use now.
 
 The rules change a tree only through an editor, so that the parser (which keeps positions) and
-`noetl migrate` (which keeps comments) share them.
+`noetl migrate` (which keeps comments) share them. Long because every older form is one rule here.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ REFUSED_LOOP = {
     "collection": "write it as `in`",
     "element": "write it as `iterator`",
     "until": "end the loop with a rule `do: break`, `loop: true`",
+    "mode": "write it as `spec.mode`",
+    "max_in_flight": "write it as `spec.max_in_flight`",
 }
 REFUSED_TOOL = {
     "iterator": "use `loop` on the step",
@@ -46,8 +48,20 @@ REFUSED_TOOL = {
     "vars": "write values with `set` (`ctx.x`)",
 }
 _SINKS = ("sink", "save")
-_CONDITIONS = frozenset({"when", "cond", "admit"})
-_SKIPPED = frozenset({"metadata", "inputs", "triggers", "code"})
+_PARTS = frozenset({
+    "accumulate", "admit", "arcs", "cursor", "defaults", "else", "executor", "keychain", "loop",
+    "next", "output", "paginate", "policy", "results", "retry", "rules", "script", "source", "spec",
+    "store", "tasks", "then", "tool", "workbook", "workflow",
+})  # fmt: skip
+_CONDITIONS = frozenset({
+    ("workflow", "when"), ("arcs", "when"), ("arcs", "cond"), ("rules", "when"),
+    ("policy", "admit"), ("paginate", "until"),
+})  # fmt: skip
+_ROOT = ""
+_LITERAL = frozenset({(_ROOT, "metadata"), (_ROOT, "inputs"), (_ROOT, "triggers"),
+                      ("source", "code")})  # fmt: skip
+_TOOLS = frozenset({"tool", "tasks"})
+_CODED = ("python", "workbook")  # a kind may be of any type
 _RESPONSE = re.compile(r"""output\s*(?:\.\s*response\b|\[\s*(['"])response\1\s*\])""")
 
 
@@ -215,7 +229,11 @@ class Upgrade:
         if not isinstance(writes, dict):
             return
         for name in list(writes):
-            if "." not in name and name not in SET_PREFIXES:
+            if "." in name or name in SET_PREFIXES:
+                continue
+            if f"ctx.{name}" in writes:
+                self._twice(writes, name, f"ctx.{name}")
+            else:
                 message = f"`{name}` names no scope and is read as `ctx.{name}`"
                 self._report("DSL111", writes, name, message, f"write `ctx.{name}`")
                 self._edit.rename(writes, name, f"ctx.{name}")
@@ -414,23 +432,30 @@ class Upgrade:
     def _names(self, root: Box) -> None:
         """`outcome.x` and `output.response` in every template of the document."""
         self._root = root
-        for name in list(root):
-            if name not in _SKIPPED and not name.startswith("x-"):
-                self._rename_in(root, name)
+        self._rename_below(root, _ROOT)
 
-    def _rename_in(self, box: Any, name: Any) -> None:  # noqa: ANN401 - any YAML value
+    def _rename_below(self, box: Box, part: str | None) -> None:
+        """Go through a map; `part` is the key that holds it, None inside the author's own data."""
+        for name in list(box):
+            is_extra = part is not None and name.startswith("x-")
+            is_code = name == "code" and part in _TOOLS and box.get("kind") in _CODED
+            if not is_extra and not is_code and (part, name) not in _LITERAL:
+                self._rename_in(box, name, part)
+
+    def _rename_in(self, box: Any, name: Any, part: str | None) -> None:  # noqa: ANN401 - any YAML value
         value = box[name]
         if isinstance(value, str):
-            bare = name in _CONDITIONS
+            bare = (part, name) in _CONDITIONS
             if ("outcome" in value or "response" in value) and (bare or is_template(value)):
                 self._rename_text(box, name, value)
-        elif isinstance(value, dict):
-            for key in list(value):
-                if key not in _SKIPPED and not key.startswith("x-"):
-                    self._rename_in(value, key)
+            return
+        if isinstance(name, str):
+            part = name if part is not None and name in _PARTS else None
+        if isinstance(value, dict):
+            self._rename_below(value, part)
         elif isinstance(value, list):
             for index in range(len(value)):
-                self._rename_in(value, index)
+                self._rename_in(value, index, part)
 
     def _owns_outcome(self) -> bool:
         """Whether the author has an `outcome` of his own; worked out once, when it is read."""

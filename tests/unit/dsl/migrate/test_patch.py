@@ -76,14 +76,18 @@ WOVEN = {
     "a line of the same key": ("next: [a, b, c]  # n\n", "next: [a, b, c]\n", "next:\n  - step: a\n", "next:  # n\n  - step: a\n"),
     "nothing like it": (
         "a: 1\n\n# k\nb: {zzzzzzzz: 1}  # n\nc: 2\n", "a: 1\nb: {zzzzzzzz: 1}\nc: 2\n",
-        "a: 1\nq:\n  - 7\nc: 2\n", "a: 1\nq:\n  - 7\n\n# k\n# n\nc: 2\n",
+        "a: 1\nq:\n  - 7\nc: 2\n", "a: 1\n\n# k\n# n\nq:\n  - 7\nc: 2\n",
     ),
     "the next line of both": (
         "a:\n  q: {zzzzzz: 1}  # n\n  x: 1\n", "a:\n  q: {zzzzzz: 1}\n  x: 1\n",
         "a:\n  b:\n    x: 1\n", "a:\n  b:\n    # n\n    x: 1\n",
     ),
     "a head of a text": (
-        "a: |  # n\n  x\nc: 1\n", "a: |\n  x\nc: 1\n", "zzz: >\n  x\nc: 1\n", "zzz: >\n  x\n# n\nc: 1\n",
+        "a: |  # n\n  x\nc: 1\n", "a: |\n  x\nc: 1\n", "zzz: >\n  x\nc: 1\n", "# n\nzzz: >\n  x\nc: 1\n",
+    ),
+    "a dropped head of a text": ("- b\n- |  # n\n  x\n", "- b\n- |\n  x\n", "- b\n  x\n", "- b\n  x\n# n\n"),
+    "a dropped line of a map that ends": (
+        "- a: 1\n  b: 2  # n\n- c: 3\n", "- a: 1\n  b: 2\n- c: 3\n", "- a: 1\n- c: 3\n", "- a: 1\n  # n\n- c: 3\n",
     ),
     "a comment is never put into a text": (
         "a: x  # n\nb: 1\n", "a: x\nb: 1\n", "a: |\n  a: x\nb: 1\n", "a: |  # n\n  a: x\nb: 1\n",
@@ -103,4 +107,4 @@ def test_changed_lines_replace_only_what_they_change(own, base, edited, woven):
 def test_a_misfit_takes_the_edited_text_whole():
     source = read_source("a: 1  # one\nb: 2\n")
     assert weave(source, "a: 1\nb: 2\n", "a: 1\nb: 2\n") == "a: 1  # one\nb: 2\n"
-    assert weave(source, "c: 3\n", "c: 3\n") == "c: 3\n# one\n"
+    assert weave(source, "c: 3\n", "c: 3\n") == "# one\nc: 3\n"

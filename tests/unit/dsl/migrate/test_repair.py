@@ -43,6 +43,14 @@ MECHANICAL = {
         '    loop: {collection: "{{ workload.x }}", element: e}\n',
         '    loop: {in: "{{ workload.x }}", iterator: e}\n',
     ),
+    "a loop without its spec": (
+        "    loop: {in: [1], iterator: i, mode: parallel, max_in_flight: 3}\n",
+        "    loop: {in: [1], iterator: i, spec: {mode: parallel, max_in_flight: 3}}\n",
+    ),
+    "a loop beside its spec": (
+        "    loop: {in: [1], iterator: i, spec: {mode: parallel}, max_in_flight: 3}\n",
+        "    loop: {in: [1], iterator: i, spec: {mode: parallel, max_in_flight: 3}}\n",
+    ),
     "variables of a step": (
         "    vars: {n: 1, ctx.m: 2}\n",
         "    set: {ctx.n: 1, ctx.m: 2}\n",
@@ -294,6 +302,25 @@ def test_the_head_of_an_earlier_release_is_rewritten():
     )
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("vars: {n: 1}  # v\n", "workload: {n: 1}  # v\n"),
+        ("vars: {n: 1}\nworkload: {m: 2}\n", "workload: {m: 2, n: 1}\n"),
+    ],
+)
+def test_variables_of_the_playbook_are_its_workload(old, new):
+    done = migrate(HEAD + old + STEP)
+    assert (done.text, done.remaining) == (HEAD + new + STEP, ())
+
+
+@pytest.mark.parametrize("old", ["vars: {n: 1}\nworkload: {n: 2}\n", "vars: 1\n"])
+def test_variables_of_the_playbook_that_have_no_equal_stay(old):
+    done = migrate(HEAD + old + STEP)
+    assert done.text == HEAD + old + STEP
+    assert [item.code for item in done.remaining] == ["DSL081"]
+
+
 NOT_MECHANICAL = {
     "a type beside a tool": "    type: http\n    tool: {kind: noop}\n",
     "an unknown type": "    type: iterator\n",
@@ -301,10 +328,16 @@ NOT_MECHANICAL = {
     "a pipe beside a tool": "    pipe: []\n    tool: {kind: noop}\n",
     "a pipe that is no list": "    pipe: 1\n",
     "a loop with both words": "    loop: {in: [1], iterator: i, collection: 2, element: j}\n",
+    "a loop that says its mode twice": (
+        "    loop: {in: [1], iterator: i, mode: parallel, spec: {mode: sequential}}\n"
+    ),
+    "a loop with a wrong spec": "    loop: {in: [1], iterator: i, mode: parallel, spec: 1}\n",
     "a loop until": "    loop: {in: [1], iterator: i, until: x}\n",
     "a loop that is no map": "    loop: 1\n    case: 1\n",
     "variables that are no map": "    vars: 1\n",
     "variables that are already set": "    vars: {n: 1}\n    set: {ctx.n: 2}\n",
+    "variables that are already set without a scope": "    vars: {n: 1}\n    set: {n: 2}\n",
+    "variables that say the same twice": "    vars: {n: 1, ctx.n: 2}\n",
     "variables beside a wrong set": "    vars: {n: 1}\n    set: 1\n",
     "a rule with expr and when": (
         "    tool:\n      kind: noop\n"

@@ -47,7 +47,11 @@ SAME = [
     (STEP + "    tool: {kind: task_sequence, name: n, desc: d, args: {x: 1}, tasks: [{name: t, kind: noop}]}\n",
      STEP + "    input: {x: 1}\n    tool: [{name: t, kind: noop}]\n"),
     (STEP + "    input: {y: 1}\n    tool: {kind: task_sequence, input: {x: 1}, tasks: [{name: t, kind: noop}]}\n",
-     STEP + "    input: {y: 1}\n    tool: [{name: t, kind: noop}]\n"),
+     STEP + "    input: {y: 1, x: 1}\n    tool: [{name: t, kind: noop}]\n"),
+    (STEP + "    tool: {kind: task_sequence, output: {scope: step}, set: {ctx.a: 1}, timeout_seconds: 9, x-a: 1, tasks: [{name: t, kind: noop}]}\n",
+     STEP + "    output: {scope: step}\n    set: {ctx.a: 1}\n    spec: {timeout: 9}\n    x-a: 1\n    tool: [{name: t, kind: noop}]\n"),
+    (STEP + "    set: {ctx.b: 2}\n    spec: {pool: p}\n    x-a: 1\n    tool: {kind: task_sequence, output_select: [n], set: {ctx.a: 1}, spec: {timeout: 9, idempotent: false}, x-a: 2, tasks: [{name: t, kind: noop}]}\n",
+     STEP + "    output: {select: [n]}\n    set: {ctx.b: 2, ctx.a: 1}\n    spec: {pool: p, timeout: 9, idempotent: false}\n    x-a: 1\n    tool: [{name: t, kind: noop}]\n"),
     # tasks without a name are numbered by their place
     (STEP + "    tool: [{kind: noop}, {kind: noop, name: b}, {kind: noop}]\n",
      STEP + "    tool: [{kind: noop, name: task_0}, {kind: noop, name: b}, {kind: noop, name: task_2}]\n"),
@@ -74,11 +78,6 @@ def test_accepted_forms_read_as_their_normal_form(written, normal):
     assert model_of(written) == model_of(normal)
 
 
-def test_a_spec_timeout_beside_a_timeout_stays():
-    model = model_of(STEP + "    tool: {kind: noop, timeout: 5, spec: {timeout: 6}}\n")
-    assert (model.workflow[0].tools[0].timeout, model.workflow[0].tools[0].spec.timeout) == (5, 6)
-
-
 def test_which_workbook_tasks_are_used_is_told():
     parsed = parse(
         HEAD + BOOK + STEP + "    tool: [{kind: workbook, task: w}, {kind: workbook, name: q}]\n"
@@ -96,6 +95,17 @@ FAULTS = [
     ("DSL050", STEP + "    tool: [{kind: §task_sequence, tasks: []}]\n"),
     ("DSL051", STEP + "    tool: {§kind: task_sequence}\n"),
     ("DSL030", STEP + "    tool: {kind: task_sequence, tasks: [], §taks: []}\n"),
+    *(("DSL030", STEP + f"    tool: {{kind: task_sequence, tasks: [{{kind: noop}}], {keys}}}\n")
+      for keys in ("§auth: c", "§credential: c", "spec: {§policy: {rules: []}}", "spec: {§retry: {attempts: 2}}", "spec: {§polcy: 1}")),
+    *(("DSL039", STEP + f"    set: {{ctx.a: 1}}\n    spec: {{timeout: 3, idempotent: true}}\n    tool: {{kind: task_sequence, tasks: [{{kind: noop}}], {keys}}}\n")
+      for keys in ("set: {§ctx.a: 2}", "§timeout: 4", "spec: {§timeout: 4}", "spec: {§idempotent: false}", "input: {}, §args: {}")),
+    ("DSL033", STEP + "    output: {scope: step}\n    tool: {kind: task_sequence, tasks: [{kind: noop}], §output: {scope: step}}\n"),
+    ("DSL038", STEP + "    tool: {kind: task_sequence, tasks: [{kind: noop}], spec: §1}\n"),
+    ("DSL038", STEP + "    spec: §1\n    tool: {kind: task_sequence, tasks: [{kind: noop}], timeout: 1}\n"),
+    *(("DSL039", STEP + f"    tool: {tool}\n") for tool in (
+        "{kind: noop, timeout: 3, spec: {§timeout: 60}}", "[{kind: noop, timeout_seconds: 3, spec: {§timeout_s: 60}}]",
+        "{kind: noop, spec: {timeout: 60, §timeout_s: 60}}")),
+    ("DSL039", "workbook: [{name: w, tool: {kind: noop, timeout: 3, spec: {§timeout: 60}}}]\n" + STEP + "    tool: {kind: workbook, name: w}\n"),
     ("DSL030", STEP + "    tool: {kind: noop, output: {select: [a]}, §output_select: [n]}\n"),
 ]  # fmt: skip
 
@@ -105,6 +115,20 @@ def test_what_cannot_be_resolved_is_an_error_at_its_place(code, text):
     text, places = marked(HEAD + text)
     errors = [item for item in parse(text).errors if item.code == code]
     assert [(item.span.line, item.span.column) for item in errors] == places
+
+
+@pytest.mark.parametrize(
+    ("keys", "hint"),
+    [
+        ("auth: c", "write `auth` on each task"),
+        ("spec: {policy: {rules: []}}", "write `spec.policy` on each task"),
+        ("taks: []", "did you mean `tasks`?"),
+        ("spec: {polcy: 1}", "did you mean `policy`?"),
+    ],
+)
+def test_what_a_whole_sequence_cannot_say_is_told_where_to_write(keys, hint):
+    parsed = parse(HEAD + STEP + f"    tool: {{kind: task_sequence, tasks: [], {keys}}}\n")
+    assert hint in [item.hint for item in parsed.errors]
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,10 @@ FORMS = [
     ("DSL126", STEP + "    next: {arcs: [{step: b, §when: outcome.data.outcome > outcome.data.n}]}\n" + TAIL, STEP + "    next: {arcs: [{step: b, when: output.data.outcome > output.data.n}]}\n" + TAIL),
     ("DSL113", STEP + "    set: {§ctx.n: '{{ output.response.n }}', ctx.m: 'output.response'}\n" + TAIL, STEP + "    set: {ctx.n: '{{ output.data.n }}', ctx.m: 'output.response'}\n" + TAIL),
     ("DSL113", STEP + "    set: {§ctx.n: \"output.response is {{ output['response'].n }}\"}\n" + TAIL, STEP + "    set: {ctx.n: 'output.response is {{ output.data.n }}'}\n" + TAIL),
+    ("DSL126", STEP + "    tool: {kind: http, url: u, json: {§code: '{{ outcome.status }}', inputs: {§q: '{{ outcome.data }}'}, metadata: {§m: '{{ outcome.data }}'}}}\n" + TAIL, STEP + "    tool: {kind: http, url: u, json: {code: '{{ output.status }}', inputs: {q: '{{ output.data }}'}, metadata: {m: '{{ output.data }}'}}}\n" + TAIL),
+    ("DSL126", STEP + "    tool: {kind: http, url: u, headers: {§x-id: '{{ outcome.data }}'}, x-mine: '{{ outcome.data }}'}\n" + TAIL, STEP + "    tool: {kind: http, url: u, headers: {x-id: '{{ output.data }}'}, x-mine: '{{ outcome.data }}'}\n" + TAIL),
+    ("DSL126", STEP + "    tool: {kind: http, url: u, paginate: {next: n, §until: outcome.data.done}}\n" + TAIL, STEP + "    tool: {kind: http, url: u, paginate: {next: n, until: output.data.done}}\n" + TAIL),
+    ("DSL126", "executor: {spec: {policy: {defaults: {policy: {rules: [{§when: outcome.status == 'error', then: {do: fail}}]}}}}}\n" + STEP + TAIL, "executor: {spec: {policy: {defaults: {policy: {rules: [{when: output.status == 'error', then: {do: fail}}]}}}}}\n" + STEP + TAIL),
     # `set_ctx`, `set_iter`, and `set` without a scope
     ("DSL127", TOOL + ", §set_ctx: {n: 1}}\n" + TAIL, TOOL + ", set: {ctx.n: 1}}\n" + TAIL),
     ("DSL127", TOOL + ", §set_ctx: {n: 1}, §set_iter: {m: 2}}\n" + TAIL, TOOL + ", set: {ctx.n: 1, iter.m: 2}}\n" + TAIL),
@@ -88,7 +92,25 @@ def test_a_leading_slash_and_labels_that_are_no_text_are_normalised():
     assert parse(new).diagnostics == ()
 
 
+UNTOUCHED = [
+    "workload: {when: outcome, rules: [{when: outcome}]}\n" + STEP,
+    STEP + "    input: {policy: {admit: outcome}, arcs: [{cond: outcome}], paginate: {until: outcome}}\n",
+    STEP + "    tool: {kind: wait, until: outcome}\n",
+    STEP + "    tool: {kind: python, code: 'result = f\"{{ outcome.x }}\"'}\n",
+    STEP + "    tool: [{kind: python, name: t, code: 'result = f\"{{ outcome.x }}\"'}]\n",
+    STEP + "    tool: {kind: python, script: {uri: x.py, source: {type: inline, code: 'f\"{{ outcome.x }}\"'}}}\n",
+    "inputs: {a: {type: string, default: '{{ outcome.x }}'}}\n" + STEP,
+    "workbook: [{name: w, tool: {kind: python, code: a}}]\n" + STEP + "    tool: {kind: workbook, name: w, code: 'f\"{{ outcome.x }}\"'}\n",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", UNTOUCHED)
+def test_data_of_the_author_and_code_are_no_conditions(text):
+    assert "DSL126" not in {item.code for item in parse(HEAD + text).diagnostics}
+
+
 REFUSED = [
+    ("DSL039", STEP + "    set: {§n: 1, ctx.n: 2}\n"),
     ("DSL039", STEP + "    next: {spec: {mode: exclusive}, arcs: []}\n    spec: {§next_mode: inclusive}\n"),
     ("DSL039", STEP + "    §when: x > 1\n    spec: {policy: {admit: y}}\n"),
     ("DSL039", STEP + "    §args: {n: 1}\n    input: {n: 2}\n"),
@@ -102,7 +124,7 @@ REFUSED = [
     ("DSL080", STEP + "    §sink: {}\n"),
     *(("DSL081", STEP + f"    §{name}: []\n") for name in ("case", "type", "pipe", "eval", "expr", "vars", "until")),
     *(("DSL081", TOOL + f", §{name}: []}}\n") for name in ("iterator", "eval", "expr", "case", "pipe", "until", "vars")),
-    *(("DSL081", STEP + f"    loop: {{in: 1, iterator: i, §{name}: x}}\n") for name in ("collection", "element", "until")),
+    *(("DSL081", STEP + f"    loop: {{in: 1, iterator: i, §{name}: x}}\n") for name in ("collection", "element", "until", "mode", "max_in_flight")),
     ("DSL081", "§vars: {}\n" + STEP),
     ("DSL081", TOOL + ", spec: {policy: {rules: [{§expr: x, then: {do: fail}}]}}}\n"),
     ("DSL081", TOOL + ", spec: {policy: {rules: [{§eval: x, then: {do: fail}}]}}}\n"),
