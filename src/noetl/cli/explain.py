@@ -11,6 +11,8 @@ from noetl.cli.failures import EXITS, FAILURES, CommandFailed
 from noetl.cli.text import columns, wrapped
 from noetl.settings import SETTINGS
 
+_TYPE_WIDTH = 40
+
 if TYPE_CHECKING:
     from noetl.cli.output import Output
     from noetl.dsl.explain import Explanation
@@ -84,8 +86,9 @@ def _of_command_line(topic: str) -> "Explanation | None":
         codes = [code for code, failure in FAILURES.items() if failure.exit_code == int(name)]
         more = f"\n\nError codes that end so: {', '.join(codes)}." if codes else ""
         return Explanation(topic=topic, title=meaning, text=meaning + more)
-    if head == "error" and name in FAILURES:
-        failure = FAILURES[name]
+    code = name if head == "error" else topic
+    if code in FAILURES:
+        failure = FAILURES[code]
         text = f"{failure.meaning}\n\nThe command ends with {failure.exit_code}."
         return Explanation(topic=topic, title=failure.meaning, text=text)
     for setting in SETTINGS:
@@ -119,8 +122,13 @@ def _write(out: "Output", found: "Explanation") -> None:
         out.line(line)
     if found.keys:
         out.line(f"\n{out.styled('Keys', 'bold')}")
-        rows = [(f"  {name}", kind, doc) for name, kind, doc in found.keys]
+        rows = [(f"  {name}", _short(kind), doc) for name, kind, doc in found.keys]
         out.write(columns(rows, out.width))
+
+
+def _short(kind: str) -> str:
+    """A type that leaves room for the meaning; the whole of it is in the key's own topic."""
+    return kind if len(kind) <= _TYPE_WIDTH else f"{kind[: _TYPE_WIDTH - 3]}..."
 
 
 def _paragraphs(text: str, width: int) -> Iterator[str]:

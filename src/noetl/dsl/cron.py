@@ -95,3 +95,12 @@ def _instant(local: datetime, zone: ZoneInfo) -> datetime:
         else:
             instant = middle
     return instant.replace(microsecond=0)
+
+
+def is_moment(text: str) -> bool:
+    """Whether a text is an RFC 3339 date and time."""
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return "T" in text or " " in text

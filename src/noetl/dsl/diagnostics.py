@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Severity = Literal["error", "warning"]
+
+Hint = str | Callable[[], str]
 
 MOST_DIAGNOSTICS = 200
 
@@ -62,7 +65,7 @@ class Diagnostic:
 
 
 class Findings:
-    """Collects diagnostics up to the cap; the overflow is counted, never silent."""
+    """Collects diagnostics up to the cap; what is left out or not looked at is counted."""
 
     __slots__ = ("_items", "_seen", "overflow")
 
@@ -71,23 +74,32 @@ class Findings:
         self._seen: set[tuple[str, Span, str]] = set()
         self.overflow = 0
 
+    @property
+    def is_full(self) -> bool:
+        """Whether further findings are only counted."""
+        return len(self._items) >= MOST_DIAGNOSTICS
+
     def add(
-        self, code: str, message: str, *, span: Span = START, pointer: str = "", hint: str = ""
+        self, code: str, message: str, *, span: Span = START, pointer: str = "", hint: Hint = ""
     ) -> None:
-        """Record one finding; the same finding at the same place is recorded once."""
+        """Record one finding; the same finding at the same place is recorded once.
+
+        A hint that is costly to find is a function: it is not called for what is only counted.
+        """
         seen = (code, span, message)
         if seen in self._seen:
             return
-        if len(self._items) >= MOST_DIAGNOSTICS:
+        if self.is_full:
             self.overflow += 1
             return
         self._seen.add(seen)
+        words = hint if isinstance(hint, str) else hint()
         self._items.append(
             Diagnostic(
                 code=code,
                 severity=severity_of(code),
                 message=message,
-                hint=hint or (CODES[code].remedy if code in CODES else ""),
+                hint=words or (CODES[code].remedy if code in CODES else ""),
                 span=span,
                 pointer=pointer,
             )

@@ -8,9 +8,11 @@ from typing import Any
 
 from noetl.dsl.codes import CODES
 from noetl.dsl.parse import KINDS
+from noetl.dsl.playbook.pipeline import WorkbookCall
 from noetl.dsl.playbook.step import Step
 from noetl.dsl.shape import ByType, Fields, Key, ListOf, MapOf, Model, Of, Shape
 from noetl.dsl.tasks import KINDS as TOOLS
+from noetl.dsl.tasks import REFUSED_KINDS
 from noetl.dsl.tasks.task import Task
 
 _ROOTS: dict[str, type[Model]] = {"step": Step, "tool": Task}
@@ -58,11 +60,37 @@ def explain(topic: str) -> Explanation | None:
     kind = KINDS.get(head.lower())
     if kind is not None:
         return _walk(Of(kind.model), kind.name, path)
-    if head == "tool" and path and path[0] in TOOLS:
-        return _walk(Of(TOOLS[path[0]]), f"tool.{path[0]}", path[1:])
+    if head == "tool" and path:
+        special = _tool(path[0]) if len(path) == 1 else None
+        if special is not None:
+            return special
+        if path[0] in TOOLS:
+            return _walk(Of(TOOLS[path[0]]), f"tool.{path[0]}", path[1:])
     if head in _ROOTS:
         return _walk(Of(_ROOTS[head]), head, path)
     return None
+
+
+def _tool(kind: str) -> Explanation | None:
+    """Kinds that are no models of their own: resolved, flattened, or refused."""
+    if kind == "workbook":
+        return _walk(Of(WorkbookCall), "tool.workbook", [])
+    if kind == "task_sequence":
+        text = "A pipeline under `tasks`; the same as a list under `tool`."
+        return Explanation(topic="tool.task_sequence", title=text, text=text, type="map")
+    if kind in REFUSED_KINDS:
+        text = f"`{kind}` is not a tool kind; {REFUSED_KINDS[kind]}."
+        return Explanation(topic=f"tool.{kind}", title=text, text=text)
+    return None
+
+
+def _older(model: type[Model] | None, topic: str, name: str) -> Explanation | None:
+    """A key of an earlier release."""
+    older = model.older.get(name) if model is not None else None
+    if older is None:
+        return None
+    text = f"An older form, still read with a warning; write {older.instead}."
+    return Explanation(topic=f"{topic}.{name}", title=text, text=text, type=older.shape.words())
 
 
 def _indented(text: str) -> str:
@@ -78,8 +106,9 @@ def _walk(shape: Shape, topic: str, path: list[str]) -> Explanation | None:
         if known is None or model is None or name not in known.by_name:
             inner = _through(model, name)
             if inner is None:
-                return None
+                return _older(model, topic, name) if name == path[-1] else None
             model, known = inner
+            topic = f"{topic}.spec"
         attr, key = known.by_name[name]
         field = next(item for item in dataclasses.fields(model) if item.name == attr)
         shape = key.shape

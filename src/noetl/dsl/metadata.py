@@ -55,7 +55,8 @@ class PathShape:
     def schema(self, definitions: Definitions) -> JsonSchema:
         """A string with the path pattern."""
         del definitions
-        return {"type": "string", "pattern": PATH_PATTERN, "maxLength": MOST_PATH + 1}
+        lengths = [{"maxLength": MOST_PATH}, {"pattern": "^/", "maxLength": MOST_PATH + 1}]
+        return {"type": "string", "pattern": PATH_PATTERN, "anyOf": lengths}
 
     def words(self) -> str:
         """A path."""

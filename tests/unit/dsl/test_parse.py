@@ -395,6 +395,109 @@ def test_a_rule_of_the_whole_document_is_checked_at_its_place(
     assert found(parse(steps(body))) == where
 
 
+@pytest.mark.parametrize(
+    ("tool", "where"),
+    [
+        ('{kind: http, url: ""}', ("DSL051", 5, 37)),
+        ('{kind: postgres, auth: a, command: " "}', ("DSL051", 5, 54)),
+        ('{kind: python, code: ""}', ("DSL051", 5, 40)),
+        ("{kind: playbook, path: a//b}", ("DSL016", 5, 42)),
+        ("{kind: http, url: u, form: {}, files: {}}", ("DSL039", 5, 40)),
+        ("{kind: http, url: u, credential: c, auth: d}", ("DSL039", 5, 55)),
+        ("{kind: noop, set: {ctx.a: 1, ctx.a.b: 2}}", ("DSL039", 5, 48)),
+        ("{kind: noop, spec: {policy: {rules: [{then: {do: continue, attempts: 4}}]}}}",
+         ("DSL039", 5, 78)),
+        ("{kind: noop, spec: {policy: {rules: [{then: {do: retry, to: x}}]}}}", ("DSL039", 5, 75)),
+        ("{kind: subscription}", ("DSL051", 5, 20)),
+        (("{kind: noop, spec: {policy: {rules: [{then: {do: fail,"
+         " message: '{{ keychain.a.b }}'}}]}}}"), ("DSL041", 5, 87)),
+    ],
+)  # fmt: skip
+def test_what_a_tool_cannot_mean_is_refused(tool: str, where: tuple[str, int, int]) -> None:
+    assert found(parse(steps(f"- {{step: s, tool: {tool}}}\n"))) == [where]
+
+
+def test_two_spellings_are_both_named() -> None:
+    text = steps("- {step: s, tool: {kind: http, url: u, credential: c, auth: d}}\n")
+    assert parse(text).errors[0].message == "`auth` and `credential` say the same"
+
+
+@pytest.mark.parametrize("source", ["true", "1.5", "-1", "~"])
+def test_a_source_that_no_loop_can_go_over_is_refused(source: str) -> None:
+    text = steps(f"- {{step: s, loop: {{in: {source}, iterator: i}}}}\n")
+    assert found(parse(text)) == [("DSL039", 5, 24)]
+
+
+def test_an_iterator_named_like_a_scope_is_warned_of() -> None:
+    text = steps("- {step: s, loop: {in: [1], iterator: ctx}}\n")
+    assert found(parse(text)) == [("DSL110", 5, 39)]
+
+
+def test_two_timeouts_of_a_step_are_one_too_many() -> None:
+    text = steps("- {step: s, spec: {timeout: 5, policy: {lifecycle: {timeout_s: 90}}}}\n")
+    assert found(parse(text)) == [("DSL039", 5, 53)]
+
+
+def test_the_defaults_of_tasks_are_checked_like_tasks() -> None:
+    text = book("""\
+    executor: {spec: {policy: {defaults: {retry: {kinds: [conection]}}}}}
+    workflow: [{step: start}]
+    """)
+    assert found(parse(text)) == [("DSL039", 4, 55)]
+
+
+@pytest.mark.parametrize(
+    ("field", "where"),
+    [
+        ('{type: string, pattern: "["}', ("DSL039", 4, 37)),
+        ("{type: integer, min: 5, max: 1}", ("DSL039", 4, 34)),
+        ("{type: integer, default: abc}", ("DSL039", 4, 38)),
+        ("{type: integer, default: true}", ("DSL039", 4, 38)),
+        ("{enum: [a, b], default: c}", ("DSL039", 4, 37)),
+        ("{type: object, properties: {b: {type: boolean, default: 1}}}", ("DSL039", 4, 69)),
+    ],
+)
+def test_an_input_that_nothing_can_satisfy_is_refused(
+    field: str, where: tuple[str, int, int]
+) -> None:
+    assert found(parse(book(f"inputs: {{a: {field}}}\nworkflow: [{{step: s}}]\n"))) == [where]
+
+
+def test_times_of_a_trigger_are_times() -> None:
+    text = book("""\
+    triggers: [{interval: 1m, start_at: yesterday, end_at: "2026-01-01T00:00:00Z"}]
+    workflow: [{step: start}]
+    """)
+    assert found(parse(text)) == [("DSL070", 4, 37)]
+
+
+def test_a_keychain_entry_sees_only_earlier_ones() -> None:
+    text = book("""\
+    keychain:
+      - {name: a, kind: bearer, token: "{{ keychain.b.token }}"}
+      - {name: b, kind: bearer, token: "{{ keychain.a.token }}"}
+    workflow: [{step: start, tool: {kind: python, code: "x = '{{ keychain.c.d }}'"}}]
+    """)
+    assert found(parse(text)) == [("DSL018", 5, 40), ("DSL018", 7, 59), ("DSL121", 7, 59)]
+
+
+def test_an_arc_that_is_a_template_is_one_finding() -> None:
+    text = steps("- {step: s, next: {arcs: [{step: '{{ x }}'}]}}\n")
+    assert found(parse(text)) == [("DSL015", 5, 34)]
+
+
+def test_a_merge_key_is_one_finding() -> None:
+    text = book("workflow: [{step: s, tool: &t {kind: noop}}]\nx-a: *t\nmetadat: 1\n")
+    assert found(parse(text)) == [("DSL030", 6, 1)]
+    text = book("x-a: &t {kind: noop}\nworkflow: [{step: s, tool: {<<: *t, kind: noop}}]\n")
+    assert found(parse(text)) == [("DSL012", 5, 29)]
+
+
+def test_rules_on_a_step_with_a_pipeline_say_where_they_belong() -> None:
+    text = steps("- {step: s, tool: [{kind: noop}], spec: {policy: {rules: []}}}\n")
+    assert parse(text).errors[0].hint == "write the rules on the tool: `tool.spec.policy`"
+
+
 def test_a_jump_names_a_task_of_its_pipeline() -> None:
     def codes(to: str) -> list[str]:
         rules = f"{{policy: {{rules: [{{then: {{do: jump, to: {to}}}}}]}}}}"

@@ -4,8 +4,10 @@ import jsonschema
 import pytest
 
 from noetl.dsl.explain import explain, near, topics
+from noetl.dsl.parse import parse
 from noetl.dsl.schema import kinds, schema
 from noetl.dsl.tasks import KINDS
+from noetl.dsl.yaml import load
 
 
 @pytest.mark.parametrize("kind", kinds())
@@ -35,6 +37,62 @@ def test_older_keys_are_marked_as_deprecated() -> None:
     published = schema("Playbook")
     assert published is not None
     assert published["$defs"]["Step"]["properties"]["when"]["deprecated"] is True
+
+
+HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: t}\n"
+TOOLS = [
+    "{kind: http, url: u, spec: {timeout: {connect: 1, total: 3}}}",
+    "{kind: task_sequence, taskz: 1, tasks: [{kind: noop}]}",
+    "{kind: task_sequence, tasks: [{kind: nop}]}",
+    "{kind: task_sequence, spec: {timeout: 3}, tasks: [{kind: noop}]}",
+    "{kind: task_sequence, spec: {retry: {}}, tasks: [{kind: noop}]}",
+    "{kind: task_sequence, auth: a, tasks: [{kind: noop}]}",
+    "{kind: http, url: ''}",
+    "{kind: noop, spec: {policy: {rules: [{then: {do: jump}}]}}}",
+    "{kind: http, url: u, files: {}, form: {}}",
+]
+STEPS = [
+    "{step: s, loop: {in: 1, iterator: i, spec: {mode: cursor}}}",
+    "{step: s, loop: {in: 1, iterator: i, spec: {frame: {}}}}",
+    "{step: s, args: {}, input: {}}",
+    "{step: s, tool: [{kind: noop}], spec: {policy: {rules: []}}}",
+    "{step: s, tool: {kind: noop}, spec: {policy: {rules: []}}}",
+    *(f"{{step: s, tool: {tool}}}" for tool in TOOLS),
+]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_schema_and_parser_agree_on_keys_that_depend_on_others(step: str) -> None:
+    published = schema("Playbook")
+    assert published is not None
+    text = f"{HEAD}workflow: [{step}]\n"
+    accepted = jsonschema.Draft202012Validator(published).is_valid(load(text).root)
+    assert accepted == (not parse(text).errors)
+
+
+@pytest.mark.parametrize(
+    ("topic", "words"),
+    [
+        ("step.when", "write `spec.policy.admit`"),
+        ("tool.rhai", "use `python`"),
+        ("tool.task_sequence", "A pipeline under `tasks`"),
+        ("step.tool.spec.policy.rules.then.do", "Continue keeps the result"),
+        ("step.spec.policy.admit.rules", "Rules."),
+        ("step.tool.output.select.path", "Path such as"),
+        ("PlaybookTest.spec.cases.mocks", "What stands in for tools"),
+    ],
+)
+def test_older_refused_and_nested_topics_are_explained(topic: str, words: str) -> None:
+    found = explain(topic)
+    assert found is not None
+    assert words in found.text
+
+
+def test_a_workbook_call_is_explained_like_a_tool() -> None:
+    found = explain("tool.workbook")
+    assert found is not None
+    assert "task" in [name for name, _, _ in found.keys]
+    assert explain("step.when.x") is None
 
 
 def test_a_key_is_explained_with_its_type_default_and_keys() -> None:

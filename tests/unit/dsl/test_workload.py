@@ -1,15 +1,36 @@
 """The effective workload: defaults under the payload, rendered once, data never a template."""
 
+import json
+
 import pytest
 
-from noetl.dsl.template import UndefinedName
-from noetl.dsl.workload import effective
+from noetl.dsl.parse import read
+from noetl.dsl.playbook import Playbook
+from noetl.dsl.template import TemplateFailure, UndefinedName
+from noetl.dsl.workload import _Scope, effective
 
 ABOUT = {"execution_id": "7"}
 
 
+def book(defaults: object, inputs: object = None) -> Playbook:
+    """A playbook with these defaults; JSON is YAML."""
+    head = {"apiVersion": "noetl.io/v2", "kind": "Playbook", "metadata": {"name": "a"}}
+    body = {"workload": defaults, "inputs": inputs or {}, "workflow": [{"step": "s"}]}
+    return read(json.dumps(head | body), Playbook)
+
+
 def values(defaults: dict[str, object], payload: dict[str, object]) -> dict[str, object]:
-    return effective(defaults, payload, ABOUT)[0]
+    return effective(book(defaults), payload, ABOUT)[0]
+
+
+def test_a_default_of_an_input_is_data_and_gives_way_to_the_payload() -> None:
+    playbook = book(
+        {"n": "{{ limit + 1 }}"}, {"limit": {"default": 20}, "t": {"default": "{{ x }}"}}
+    )
+    assert effective(playbook, {}, ABOUT)[0] == {"limit": 20, "t": "{{ x }}", "n": 21}
+    assert effective(playbook, {"limit": 5, "n": 0}, ABOUT)[0] == {
+        "t": "{{ x }}", "n": 0, "limit": 5,
+    }  # fmt: skip
 
 
 def test_maps_merge_and_everything_else_is_replaced() -> None:
@@ -43,11 +64,32 @@ def test_defaults_are_rendered_in_order_and_see_what_stands_above() -> None:
 
 
 def test_a_lone_undefined_expression_becomes_null_with_a_warning() -> None:
-    found, warnings = effective({"request_id": "{{ request_id }}"}, {}, ABOUT)
+    found, warnings = effective(book({"request_id": "{{ request_id }}"}), {}, ABOUT)
     assert found == {"request_id": None}
     assert warnings == ("`request_id` is undefined and read as null in `{{ request_id }}`",)
 
 
 def test_an_undefined_name_inside_a_text_is_an_error() -> None:
     with pytest.raises(UndefinedName):
-        effective({"a": "id {{ nowhere }}"}, {}, ABOUT)
+        effective(book({"a": "id {{ nowhere }}"}), {}, ABOUT)
+
+
+def test_the_workload_so_far_is_a_copy_and_never_holds_itself() -> None:
+    found = values({"a": 1, "all": "{{ workload }}", "more": "{{ workload.all.a }}"}, {})
+    assert found == {"a": 1, "all": {"a": 1}, "more": 1}
+
+
+def test_keys_are_rendered_whether_or_not_the_payload_has_their_map() -> None:
+    defaults: dict[str, object] = {"m": {"{{ input.q }}": 1, "b": 2}}
+    assert values(defaults, {"q": "k"}) == {"m": {"k": 1, "b": 2}, "q": "k"}
+    assert values(defaults, {"q": "k", "m": {"k": 5}}) == {"m": {"k": 5, "b": 2}, "q": "k"}
+
+
+def test_two_keys_that_come_out_alike_are_an_error() -> None:
+    with pytest.raises(TemplateFailure):
+        values({"m": {"{{ input.q }}": 1, "b": 2}}, {"q": "b"})
+
+
+def test_a_scope_of_the_workload_lists_its_names() -> None:
+    scope = _Scope({"a": 1}, {"input": {}})
+    assert (dict(scope), len(scope)) == ({"a": 1, "input": {}}, 2)

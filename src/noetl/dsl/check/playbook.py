@@ -5,33 +5,51 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noetl.dsl.check import templates
-from noetl.dsl.cron import cron_fault, timezone_fault
+from noetl.dsl.cron import cron_fault, is_moment, timezone_fault
 from noetl.dsl.metadata import is_path
 from noetl.dsl.names import SCOPES
-from noetl.dsl.shape import nearest
+from noetl.dsl.shape import is_name, nearest
 from noetl.dsl.shape.reader import value_at
+from noetl.dsl.tasks import PlaybookCall, Transfer
 from noetl.dsl.tasks import Subscription as SubscriptionTask
-from noetl.dsl.tasks import Transfer
 from noetl.dsl.tasks.errors import ERROR_KINDS
+from noetl.dsl.template import is_template, pattern_fault
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from noetl.dsl.playbook.document import Playbook, Trigger
+    from noetl.dsl.playbook.inputs import InputField
     from noetl.dsl.playbook.loop import Loop
     from noetl.dsl.playbook.step import Step
     from noetl.dsl.shape import Model
     from noetl.dsl.shape.reader import Reader
-    from noetl.dsl.tasks.task import Action, Task
+    from noetl.dsl.tasks.task import Action, Task, TaskSpec
     from noetl.dsl.yaml import Place
 
 END = "end"
 _PREVIOUS = frozenset({"previous", "prev"})
+_OF_ACTION = {
+    "attempts": "retry",
+    "backoff": "retry",
+    "delay": "retry",
+    "max_delay": "retry",
+    "jitter": "retry",
+    "to": "jump",
+    "loop": "break",
+    "message": "fail",
+}
 _SOURCE_FIELDS = {
     "nats": ("stream", "consumer"),
     "kafka": ("topic", "group"),
     "pubsub": ("subscription",),
 }
+
+
+def _keys(model: Model) -> Mapping[str, object]:
+    """The map that a model was read from."""
+    value = value_at(model.place)
+    return value if isinstance(value, dict) else {}
 
 
 class PlaybookCheck:
@@ -87,8 +105,9 @@ class PlaybookCheck:
                 f"`{step.name}` is also a scope; templates read the step as `steps.{step.name}`"
             )
             self._reader.report("DSL110", message, self._at(step, "step"))
+        self._timeouts(step)
         for index, arc in enumerate(step.arcs):
-            if arc.step and arc.step != END and arc.step not in self._steps:
+            if is_name(arc.step) and arc.step != END and arc.step not in self._steps:
                 self._unknown_step(arc.step, self._at(arc, "step"), f"arc {index + 1}")
         if step.loop is not None:
             self._loop(step, step.loop)
@@ -98,12 +117,22 @@ class PlaybookCheck:
             self._reader.report("DSL033", message, self._at(step, "output"), on_key=True)
         self._pipeline(step)
 
+    def _timeouts(self, step: Step) -> None:
+        policy = step.spec.policy if step.spec else None
+        limit = policy.lifecycle if policy else None
+        if step.spec and step.spec.timeout is not None and limit and limit.timeout_s is not None:
+            message = "`timeout_s` and `spec.timeout` say the same"
+            where = self._at(limit, "timeout_s")
+            self._reader.report("DSL039", message, where, on_key=True, hint="keep one of them")
+
     def _unknown_step(self, name: str, place: Place, where: str) -> None:
-        hint = nearest(name, [*self._steps, END])
-        self._reader.report("DSL018", f"{where} names no step: `{name[:80]}`", place, hint=hint)
+        message = f"{where} names no step: `{name[:80]}`"
+        known = self._steps
+        self._reader.report("DSL018", message, place, hint=lambda: nearest(name, [*known, END]))
 
     def _loop(self, step: Step, loop: Loop) -> None:
         mode = loop.spec.mode if loop.spec else None
+        self._iterator(loop)
         if mode == "cursor" and loop.cursor is None and loop.spec:
             hint = "add `cursor`, or use `sequential` or `parallel`"
             message = "mode `cursor` needs `cursor`"
@@ -124,6 +153,17 @@ class PlaybookCheck:
                                     on_key=True)  # fmt: skip
         if mode == "parallel" or loop.cursor is not None:
             self._parallel_writes(step)
+
+    def _iterator(self, loop: Loop) -> None:
+        if loop.iterator in SCOPES:
+            message = f"`{loop.iterator}` is also a scope; templates read `iter.{loop.iterator}`"
+            self._reader.report("DSL110", message, self._at(loop, "iterator"))
+        source = loop.source
+        wrong = isinstance(source, (bool, float)) or (isinstance(source, int) and source < 0)
+        if wrong or (source is None and loop.cursor is None and "in" in _keys(loop)):
+            hint = "use a list, a map, a whole number, a text, or a template of one"
+            message = "a loop cannot go over this value"
+            self._reader.report("DSL039", message, self._at(loop, "in"), hint=hint)
 
     def _parallel_writes(self, step: Step) -> None:
         for task in step.tools:
@@ -148,32 +188,48 @@ class PlaybookCheck:
     # ------------------------------------------------------------------ tasks
 
     def _task(self, task: Task, names: list[str] | None) -> None:
-        for rule in task.rules:
-            self._action(rule.then, names)
-        if task.spec and task.spec.retry:
-            for index, kind in enumerate(task.spec.retry.kinds):
-                if kind not in ERROR_KINDS:
-                    place = self._at(task.spec.retry, "kinds")
-                    message = f"`{kind[:80]}` is not an error kind"
-                    hint = nearest(kind, ERROR_KINDS)
-                    self._reader.report(
-                        "DSL039", message, place.child(value_at(place), index), hint=hint
-                    )
+        if task.spec:
+            self._task_spec(task.spec, names)
         if isinstance(task, SubscriptionTask) and task.operation in {"poll", "drain"}:
-            for name in _SOURCE_FIELDS.get(task.source, ()):
+            for name in _SOURCE_FIELDS.get(task.source, ()) if "source" in _keys(task) else ():
                 if getattr(task, name) is None:
                     message = f"`{task.source}` needs `{name}`"
                     self._reader.report("DSL051", message, task.place, into=True)
         if isinstance(task, Transfer) and task.mode == "upsert" and not task.key_:
             message = "mode `upsert` needs `key`"
             self._reader.report("DSL039", message, self._at(task, "mode"))
+        if isinstance(task, PlaybookCall) and task.path and not is_template(task.path):
+            self._child_path(task)
+
+    def _child_path(self, task: PlaybookCall) -> None:
+        if not is_path((task.path or "").removeprefix("/")):
+            message = f"`{(task.path or '')[:80]}` is not a catalog path"
+            self._reader.report("DSL016", message, self._at(task, "path"))
+
+    def _task_spec(self, spec: TaskSpec, names: list[str] | None) -> None:
+        for rule in spec.policy.rules if spec.policy else ():
+            self._action(rule.then, names)
+        if spec.retry:
+            for index, kind in enumerate(spec.retry.kinds):
+                if kind not in ERROR_KINDS:
+                    place = self._at(spec.retry, "kinds")
+                    message = f"`{kind[:80]}` is not an error kind"
+                    hint = nearest(kind, ERROR_KINDS)
+                    self._reader.report(
+                        "DSL039", message, place.child(value_at(place), index), hint=hint
+                    )
 
     def _action(self, action: Action, names: list[str] | None) -> None:
-        if action.do != "jump":
+        written = _keys(action)
+        for key in [name for name in written if name in _OF_ACTION]:
+            if action.do != _OF_ACTION[key]:
+                message = f"`{key}` means nothing with `do: {action.do}`"
+                hint = f"it belongs to `do: {_OF_ACTION[key]}`"
+                where = self._at(action, key)
+                self._reader.report("DSL039", message, where, on_key=True, hint=hint)
+        if action.do != "jump" or action.to is None or names is None:
             return
-        if action.to is None:
-            self._reader.report("DSL037", "`jump` needs `to`", action.place, into=True)
-        elif names is not None and action.to not in names and action.to not in _PREVIOUS:
+        if action.to not in names and action.to not in _PREVIOUS:
             hint = nearest(action.to, [*names, "previous"])
             message = f"`jump` names no task of this pipeline: `{action.to[:80]}`"
             self._reader.report("DSL018", message, self._at(action, "to"), hint=hint)
@@ -190,6 +246,8 @@ class PlaybookCheck:
         spec = executor.spec
         if spec is None:
             return
+        if spec.policy and spec.policy.defaults:
+            self._task_spec(spec.policy.defaults, None)
         for key in ("entry_step", "final_step"):
             name = getattr(spec, key)
             if name is not None and name not in self._steps:
@@ -218,6 +276,22 @@ class PlaybookCheck:
             if name in self._playbook.workload and field.has_default:
                 message = f"`{name}` has a default here and in `workload`"
                 self._reader.report("DSL036", message, self._at(field, "default"), on_key=True)
+            self._input(field)
+
+    def _input(self, field: InputField) -> None:
+        fault = pattern_fault(field.pattern) if field.pattern is not None else None
+        if fault is not None:
+            self._reader.report("DSL039", fault, self._at(field, "pattern"))
+        for low, high in (("min", "max"), ("min_length", "max_length")):
+            least, most = getattr(field, low), getattr(field, high)
+            if least is not None and most is not None and least > most:
+                message = f"`{low}` {least} is more than `{high}` {most}"
+                self._reader.report("DSL039", message, self._at(field, low))
+        if field.has_default and field.default is not None and not field.accepts(field.default):
+            message = "the default is not a value that this input takes"
+            self._reader.report("DSL039", message, self._at(field, "default"))
+        for inner in field.properties.values():
+            self._input(inner)
 
     def _trigger(self, trigger: Trigger) -> None:
         faults = (
@@ -227,3 +301,8 @@ class PlaybookCheck:
         for key, fault in faults:
             if fault is not None:
                 self._reader.report("DSL070", fault, self._at(trigger, key))
+        for key in ("start_at", "end_at"):
+            moment = getattr(trigger, key)
+            if moment is not None and not is_moment(moment):
+                message = f"`{moment[:40]}` is not an RFC 3339 time"
+                self._reader.report("DSL070", message, self._at(trigger, key))

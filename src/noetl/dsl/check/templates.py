@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import ast
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noetl.dsl.names import EVENT_NAMES, LATE_SCOPES, LOOP_NAMES, PIPELINE_NAMES, SCOPES, nodes_of
 from noetl.dsl.shape import nearest
 from noetl.dsl.shape.reader import ARC, SERVER, SQL, STEP_SET, TASK_SET, WORKLOAD, Site, value_at
 from noetl.dsl.tasks import ENGINE_KINDS, Python
-from noetl.dsl.template import compile_code, read_sites
+from noetl.dsl.template import TemplateSyntax, compile_code, read_sites
 from noetl.dsl.template.syntax import nodes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from noetl.dsl.playbook.document import Playbook
     from noetl.dsl.playbook.step import Step
     from noetl.dsl.shape.reader import Reader
@@ -23,14 +25,16 @@ if TYPE_CHECKING:
 _SERVER_ROLES = frozenset({SERVER, WORKLOAD, ARC, STEP_SET, TASK_SET})
 _SQL_SAFE = frozenset({"sql_literal", "sql_ident", "tojson", "int"})
 _STEP_DEPTH = 2
+MOST_BRACES = 4_000
 
 
 def check(playbook: Playbook, reader: Reader) -> None:
     """Check every template and every piece of Python code."""
+    entries = {entry.name: index for index, entry in enumerate(playbook.keychain)}
     for site in reader.sites:
         text = site.template.text
         if "keychain" in text:
-            _keychain(site, playbook, reader)
+            _keychain(site, playbook, entries, reader)
         if "event" in text:
             _event_names(site, reader)
         if site.role == SQL:
@@ -39,10 +43,22 @@ def check(playbook: Playbook, reader: Reader) -> None:
     for step in playbook.workflow:
         for task in step.tools:
             if isinstance(task, Python) and task.code is not None:
-                _python(task, known | _local_names(step, task), reader)
+                _python(task, _Known(known, _local_names(step, task), entries), reader)
     for entry in playbook.workbook:
         if isinstance(entry.tool, Python) and entry.tool.code is not None:
-            _python(entry.tool, known, reader)
+            _python(entry.tool, _Known(known, frozenset(), entries), reader)
+
+
+class _Known(NamedTuple):
+    """The names that a piece of Python code may have rendered into it."""
+
+    everywhere: frozenset[str]
+    here: frozenset[str]
+    entries: Mapping[str, int]
+
+    def has(self, name: str) -> bool:
+        """Whether a template that begins with a name is rendered."""
+        return name in self.everywhere or name in self.here
 
 
 def known_names(playbook: Playbook) -> frozenset[str]:
@@ -69,30 +85,36 @@ def _local_names(step: Step, task: Task) -> frozenset[str]:
     return frozenset(names)
 
 
-def _keychain(site: Site, playbook: Playbook, reader: Reader) -> None:
+def _keychain(site: Site, playbook: Playbook, entries: Mapping[str, int], reader: Reader) -> None:
     reads = [read for read in read_sites(site.template) if read.path[0] == "keychain"]
     if not reads:
         return
     on_server = site.role in _SERVER_ROLES or _is_engine_run(site.place, playbook)
+    path = site.place.path
+    own = path[1] if path[0] == "keychain" else None
     for read in reads:
         name = read.path[1] if len(read.path) > 1 else ""
-        span = reader.locate(site.place, site.template.text, read.offset)
+        text, offset = site.template.text, read.offset
         if on_server:
-            reader.findings.add(
-                "DSL041",
-                f"`keychain.{name}` cannot be read here",
-                span=span,
-                pointer=site.place.pointer,
-            )
-        elif name and name not in {entry.name for entry in playbook.keychain}:
-            hint = nearest(name, [entry.name for entry in playbook.keychain])
-            reader.findings.add(
-                "DSL018",
-                f"the keychain has no entry `{name}`",
-                span=span,
-                pointer=site.place.pointer,
-                hint=hint,
-            )
+            message = f"`keychain.{name}` cannot be read here"
+            reader.note("DSL041", message, site.place, text, offset)
+        elif name and not _is_visible(name, entries, own):
+            _no_entry(name, entries, reader, (site.place, text, offset))
+
+
+def _is_visible(name: str, entries: Mapping[str, int], own: object) -> bool:
+    """Whether a keychain entry may be read; an entry sees only earlier ones."""
+    place = entries.get(name)
+    return place is not None and (not isinstance(own, int) or place < own)
+
+
+def _no_entry(
+    name: str, entries: Mapping[str, int], reader: Reader, where: tuple[Place, str, int]
+) -> None:
+    def hint() -> str:
+        return nearest(name, list(entries)) or "declare it under `keychain`, before its use"
+
+    reader.note("DSL018", f"the keychain has no entry `{name}` here", *where, hint=hint)
 
 
 def _is_engine_run(place: Place, playbook: Playbook) -> bool:
@@ -118,32 +140,25 @@ def _event_names(site: Site, reader: Reader) -> None:
         for side in sides:
             for literal in side.items if isinstance(side, nodes.ListOf) else (side,):
                 if isinstance(literal, nodes.Literal) and literal.value not in EVENT_NAMES:
-                    reader.findings.add(
-                        "DSL115",
-                        f"`event.name` is never `{literal.value}`",
-                        span=reader.locate(site.place, site.template.text, literal.offset),
-                        pointer=site.place.pointer,
-                    )
+                    message = f"`event.name` is never `{literal.value}`"
+                    text = site.template.text
+                    reader.note("DSL115", message, site.place, text, literal.offset)
 
 
 def _is_event_name(node: object) -> bool:
-    return (
-        isinstance(node, nodes.Attribute)
-        and node.name == "name"
-        and isinstance(node.base, nodes.Name)
-        and node.base.name == "event"
-    )
+    if isinstance(node, nodes.Subscript) and isinstance(node.key, nodes.Literal):
+        reads_name = node.key.value == "name"
+    else:
+        reads_name = isinstance(node, nodes.Attribute) and node.name == "name"
+    base = getattr(node, "base", None)
+    return reads_name and isinstance(base, nodes.Name) and base.name == "event"
 
 
 def _sql(site: Site, reader: Reader) -> None:
     for node in nodes_of(site.template):
         if isinstance(node, nodes.Emit) and not _is_quoted(node.value):
-            reader.findings.add(
-                "DSL122",
-                "a template in SQL text without quoting",
-                span=reader.locate(site.place, site.template.text, node.offset),
-                pointer=site.place.pointer,
-            )
+            message = "a template in SQL text without quoting"
+            reader.note("DSL122", message, site.place, site.template.text, node.offset)
 
 
 def _is_quoted(node: object) -> bool:
@@ -158,42 +173,43 @@ def _is_frame_size(node: object) -> bool:
     return isinstance(node, nodes.Name) and node.name.startswith("__frame_")
 
 
-def _python(task: Python, known: frozenset[str], reader: Reader) -> None:
+def _python(task: Python, known: _Known, reader: Reader) -> None:
     source = task.code or ""
     place = task.place.child(value_at(task.place), "code")
-    code = compile_code(source) if task.template else None
-    rendered = [item for item in code.expressions if item.first_name in known] if code else []
+    try:
+        code = compile_code(source) if task.template else None
+    except TemplateSyntax as fault:
+        reader.syntax(fault, place, source)
+        return
+    rendered = [item for item in code.expressions if known.has(item.first_name)] if code else []
     for item in rendered:
-        reader.findings.add(
-            "DSL121",
-            f"`{{{{ {item.first_name} ... }}}}` is rendered into the code",
-            span=reader.locate(place, source, item.start),
-            pointer=place.pointer,
-            hint="bind it with `input`",
-        )
-    fault = python_fault(source)
-    if fault is not None and rendered:
-        fault = python_fault(_blanked(source, rendered))
-    if fault is not None:
-        message, offset = fault
-        reader.findings.add(
-            "DSL044",
-            f"the Python code does not parse: {message}",
-            span=reader.locate(place, source, offset),
-            pointer=place.pointer,
-        )
+        for read in read_sites(item.template):
+            name = read.path[1] if read.path[0] == "keychain" and len(read.path) > 1 else None
+            if name is not None and name not in known.entries:
+                _no_entry(name, known.entries, reader, (place, source, item.start))
+        message = f"`{{{{ {item.first_name} ... }}}}` is rendered into the code"
+        reader.note("DSL121", message, place, source, item.start, hint="bind it with `input`")
+    fault_found = python_fault(source)
+    if fault_found is not None and rendered:
+        fault_found = python_fault(_blanked(source, rendered))
+    if fault_found is not None:
+        message, offset = fault_found
+        reader.note("DSL044", f"the Python code does not parse: {message}", place, source, offset)
 
 
 def _blanked(source: str, rendered: list[Any]) -> str:
     """The code with a plain name where a template will be rendered, of the same length."""
+    parts, position = [], 0
     for item in rendered:
-        width = item.end - item.start
-        source = source[: item.start] + "_" * width + source[item.end :]
-    return source
+        parts += [source[position : item.start], "_" * (item.end - item.start)]
+        position = item.end
+    return "".join([*parts, source[position:]])
 
 
 def python_fault(source: str) -> tuple[str, int] | None:
     """Why Python code does not parse, and at which character; None when it does."""
+    if source.count("{") > MOST_BRACES:
+        return None  # CPython reads a long f-string in quadratic time; the worker will tell
     flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     try:
         with warnings.catch_warnings():

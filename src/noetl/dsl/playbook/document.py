@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MOST_STEPS = 2_000
+_TEN_SECONDS = (
+    r"^([1-9][0-9]+(\.[0-9]+)?s|[0-9]*[1-9][0-9]*(\.[0-9]+)?(m|h|d)|[1-9][0-9]{4,}(\.[0-9]+)?ms)$"
+)
 PLAYBOOK_VERSIONS = ("noetl.io/v2", "noetl.io/v10")
 _MAP = Data(WORKER, only="map")
 _TEXT = Text(WORKER)
@@ -195,7 +198,9 @@ class Trigger(Model):
     kind: str = key(choice("cron"), "kind of trigger", default="cron")
     name: str = key(Name(), "name of the schedule", default="")
     cron: str | None = key(Text(), "five fields, names and `@hourly` forms", default=None)
-    interval: Any = key(Duration(least=10), "at least 10 s", default=None)
+    interval: Any = key(
+        Duration(least=10, code="DSL070", pattern=_TEN_SECONDS), "at least 10 s", default=None
+    )
     timezone: str = key(Text(), "IANA name", default="UTC")
     input: Mapping[str, Any] = key(Data(only="map"), "payload of the run", default_factory=dict)
     enabled: bool = key(Flag(), "on or off", default=True)

@@ -83,11 +83,29 @@ class InputField(Model):
     order: int | None = key(whole(), "place in forms", default=None)
     ui: Any = key(ByType(map=Data(only="map"), text=Scalar()), "form hints", default=None)
 
+    def accepts(self, value: object) -> bool:
+        """Whether a value has the type, and is one of the values, that this input takes."""
+        return _has_type(value, self.type) and (not self.enum or value in self.enum)
+
     @property
     def has_default(self) -> bool:
         """Whether a default was written (null counts)."""
         here = value_at(self.place)
         return isinstance(here, dict) and "default" in here
+
+
+def _has_type(value: object, word: str) -> bool:
+    if isinstance(value, bool):
+        return word in {"boolean", "any"}
+    types: dict[str, tuple[type, ...]] = {
+        "string": (str,),
+        "integer": (int,),
+        "number": (int, float),
+        "boolean": (),
+        "object": (dict,),
+        "array": (list,),
+    }
+    return word == "any" or isinstance(value, types[word])
 
 
 def input_schema(fields: Mapping[str, InputField], *, strict: bool = False) -> JsonSchema:

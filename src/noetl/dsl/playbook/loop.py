@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 from noetl.dsl.shape import (
+    AsPublished,
     ByType,
     Constraint,
     Data,
@@ -22,6 +23,23 @@ from noetl.dsl.shape.reader import SERVER, SQL, WORKER
 from noetl.dsl.shape.units import Duration, Size
 
 MOST_IN_FLIGHT = 1_000
+_CURSOR_ONLY = (
+    (
+        "if",
+        {
+            "required": ["spec"],
+            "properties": {
+                "spec": {
+                    "anyOf": [
+                        {"required": ["frame"]},
+                        {"required": ["mode"], "properties": {"mode": {"const": "cursor"}}},
+                    ]
+                }
+            },
+        },
+    ),
+    ("then", {"required": ["cursor"]}),
+)
 
 
 @model
@@ -98,7 +116,10 @@ class Cursor(Model):
 class Loop(Model):
     """Repeats the step's tools over items or claimed rows."""
 
-    constraints: ClassVar[tuple[Constraint, ...]] = (ExactlyOne(("in", "cursor")),)
+    constraints: ClassVar[tuple[Constraint, ...]] = (
+        ExactlyOne(("in", "cursor")),
+        AsPublished("check.playbook: mode and frame of a cursor", _CURSOR_ONLY),
+    )
 
     source: Any = key(
         Data(SERVER),

@@ -8,6 +8,7 @@ from noetl.dsl.shape import (
     AtLeastOne,
     Constraint,
     Definitions,
+    Fields,
     JsonSchema,
     ListOf,
     Model,
@@ -18,7 +19,7 @@ from noetl.dsl.shape import (
     nearest,
 )
 from noetl.dsl.tasks import KINDS, REFUSED_KINDS, Plugin
-from noetl.dsl.tasks.task import Task
+from noetl.dsl.tasks.task import Task, TaskSpec
 from noetl.dsl.yaml import Place
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ class TaskShape:
         return task
 
     def _unknown(self, kind: str, place: Place, reader: Reader) -> None:
-        hint = REFUSED_KINDS.get(kind) or nearest(kind, [*KINDS, *reader.plugins, "workbook"])
+        known = [*KINDS, *reader.plugins, "workbook"]
+        hint = REFUSED_KINDS.get(kind) or (lambda: nearest(kind, known))
         reader.report("DSL050", f"unknown tool kind `{kind[:80]}`", place, hint=hint)
 
     def schema(self, definitions: Definitions) -> JsonSchema:
@@ -97,7 +99,7 @@ def _tool_schema(definitions: Definitions) -> JsonSchema:
     cases.append(
         {
             "if": {"properties": {"kind": {"const": "task_sequence"}}, "required": ["kind"]},
-            "then": {"required": ["tasks"]},
+            "then": _sequence_schema(definitions),
         }
     )
     described = [
@@ -110,6 +112,46 @@ def _tool_schema(definitions: Definitions) -> JsonSchema:
         "properties": {"kind": {"oneOf": described}},
         "allOf": cases,
     }
+
+
+def _sequence_schema(definitions: Definitions) -> JsonSchema:
+    """`task_sequence`: a list of tools under `tasks`, and the keys that move to the step."""
+    known = Fields.of(Task)
+    moved = ("name", "desc", "input", "set", "output", "timeout")
+    names = {spelling: known.by_name[name][1] for name in moved for spelling in known.names(name)}
+    tasks = {"type": "array", "minItems": 1, "items": _item_schema(definitions)}
+    properties = {name: item.shape.schema(definitions) for name, item in names.items()}
+    limits = Fields.of(TaskSpec)
+    lifted = {
+        spelling: limits.by_name[spelling][1].shape.schema(definitions)
+        for spelling in (*limits.names("timeout"), "idempotent")
+    }
+    spec = {
+        "type": ["object", "null"],
+        "properties": lifted,
+        "patternProperties": {"^x-": True},
+        "additionalProperties": False,
+    }
+    return {
+        "required": ["tasks"],
+        "properties": {"kind": True, "tasks": tasks, **properties, "spec": spec},
+        "patternProperties": {"^x-": True},
+        "additionalProperties": False,
+    }
+
+
+def _item_schema(definitions: Definitions) -> JsonSchema:
+    """One task of a list, or the older `{name: tool}`."""
+    tool = TaskShape().schema(definitions)
+    named = {
+        "type": "object",
+        "minProperties": 1,
+        "maxProperties": 1,
+        "deprecated": True,
+        "description": "Older form; write `name` beside `kind`.",
+        "additionalProperties": tool,
+    }
+    return {"if": {"type": "object", "required": ["kind"]}, "then": tool, "else": named}
 
 
 @model
@@ -139,19 +181,7 @@ class ToolsShape:
     def schema(self, definitions: Definitions) -> JsonSchema:
         """A tool, a list of tools, or the older list of `{name: tool}`."""
         tool = TaskShape().schema(definitions)
-        named = {
-            "type": "object",
-            "minProperties": 1,
-            "maxProperties": 1,
-            "deprecated": True,
-            "description": "Older form; write `name` beside `kind`.",
-            "additionalProperties": tool,
-        }
-        item = {
-            "if": {"type": "object", "required": ["kind"]},
-            "then": tool,
-            "else": named,
-        }
+        item = _item_schema(definitions)
         many = {"type": "array", "minItems": 1, "maxItems": MOST_TASKS, "items": item}
         return {"if": {"type": "array"}, "then": many, "else": tool}
 

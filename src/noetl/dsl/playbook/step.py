@@ -9,7 +9,19 @@ from noetl.dsl.playbook.loop import Loop
 from noetl.dsl.playbook.pipeline import ToolsShape
 from noetl.dsl.playbook.policy import StepSpec
 from noetl.dsl.playbook.routing import Arc, Next, NextShape
-from noetl.dsl.shape import Data, Fields, Model, Name, Of, OlderKey, Text, key, model
+from noetl.dsl.shape import (
+    AsPublished,
+    Constraint,
+    Data,
+    Fields,
+    Model,
+    Name,
+    Of,
+    OlderKey,
+    Text,
+    key,
+    model,
+)
 from noetl.dsl.shape.reader import SERVER, STEP_SET, WORKER
 from noetl.dsl.shape.units import Condition, SetMap
 from noetl.dsl.tasks import KINDS
@@ -23,12 +35,29 @@ if TYPE_CHECKING:
 
 
 _FREE = Data(only="map")
+_HAS_RULES = {
+    "required": ["spec"],
+    "properties": {
+        "spec": {"required": ["policy"], "properties": {"policy": {"required": ["rules"]}}}
+    },
+}
+_ONE_INPUT = (("not", {"required": ["args", "input"]}),)
+_RULES_OF_ONE_TOOL = (
+    ("if", {"properties": {"tool": {"type": "array"}}}),
+    ("then", {"not": _HAS_RULES}),
+)
 
 
 @model
 class Step(Model):
     """One node of the workflow."""
 
+    constraints: ClassVar[tuple[Constraint, ...]] = (
+        AsPublished("older.upgrade: rules move to a single tool", _RULES_OF_ONE_TOOL),
+        AsPublished(
+            "older.upgrade: `args` is `input`", (("not", {"required": ["args", "input"]}),)
+        ),
+    )
     older: ClassVar[Mapping[str, OlderKey]] = {
         "when": OlderKey(Condition(SERVER), "`spec.policy.admit`"),
         "args": OlderKey(_FREE, "`input`"),

@@ -22,8 +22,10 @@ from noetl.dsl.shape.base import (
     nearest,
 )
 from noetl.dsl.shape.constraints import (
+    AsPublished,
     AtLeastOne,
     ExactlyOne,
+    Needs,
     NotBoth,
 )
 from noetl.dsl.shape.containers import (
@@ -42,12 +44,14 @@ from noetl.dsl.shape.leaves import (
     Text,
     any_case_pattern,
     choice,
+    is_name,
     whole,
 )
 
 __all__ = [
     "NAME_PATTERN",
     "TEMPLATE_SCHEMA",
+    "AsPublished",
     "AtLeastOne",
     "ByType",
     "Choice",
@@ -63,6 +67,7 @@ __all__ = [
     "MapOf",
     "Model",
     "Name",
+    "Needs",
     "NotBoth",
     "Number",
     "Of",
@@ -73,6 +78,7 @@ __all__ = [
     "blank",
     "blank_of",
     "choice",
+    "is_name",
     "key",
     "model",
     "nearest",

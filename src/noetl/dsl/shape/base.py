@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 JsonSchema = dict[str, Any]
 _EXTENSION = "x-"
+_MERGE = "<<"
 _NEAR = 0.6
+_MOST_MEANT = 8
+_MOST_COMPARED = 300
+_MOST_LISTED = 30
 
 
 class Definitions:
@@ -158,12 +162,16 @@ class Fields:
 
 def nearest(word: str, known: Sequence[str]) -> str:
     """A `did you mean` hint, or the list when nothing is near."""
-    close = get_close_matches(word, known, n=1, cutoff=_NEAR)
+    near = known
+    if len(known) > _MOST_COMPARED:
+        near = [item for item in known if item[:1] == word[:1]][:_MOST_COMPARED]
+    close = get_close_matches(word, near, n=1, cutoff=_NEAR)
     if close:
         return f"did you mean `{close[0]}`?"
     if not known:
         return ""
-    return "known here: " + ", ".join(f"`{item}`" for item in sorted(known))
+    listed = ", ".join(f"`{item}`" for item in sorted(known)[:_MOST_LISTED])
+    return f"known here: {listed}" + (", ..." if len(known) > _MOST_LISTED else "")
 
 
 class Of:
@@ -190,8 +198,10 @@ class Of:
             attr, spec = found
             where = Place(value, name, place)
             if attr in given:
-                reader.report("DSL039", f"`{name}` and `{spec.name}` say the same; keep one", where,
-                              on_key=True)  # fmt: skip
+                first = next(other for other in known.names(spec.name) if other in value)
+                other = first if first != name else known.names(spec.name)[-1]
+                message = f"`{name}` and `{other}` say the same"
+                reader.report("DSL039", message, where, on_key=True, hint="keep one of them")
                 continue
             if item is None and not spec.required and not _takes_null(spec.shape):
                 continue
@@ -214,7 +224,8 @@ class Of:
     def _meant(self, value: dict[str, Any], unknown: list[str]) -> dict[str, Any]:
         """The map with misspelt keys counted as present, so that one slip is one finding."""
         names = list(Fields.of(self.cls).by_name)
-        near = (get_close_matches(name, names, n=1, cutoff=_NEAR) for name in unknown)
+        few = unknown[:_MOST_MEANT]
+        near = (get_close_matches(name, names, n=1, cutoff=_NEAR) for name in few)
         meant = Map()
         meant.update({name: None for close in near for name in close} | value)
         meant.at = value.at if isinstance(value, Map) else {}
@@ -232,9 +243,18 @@ class Of:
         if self.cls.keeps_unknown or name.startswith(_EXTENSION):
             extra[name] = item
             return False
-        names = [spelling for spelling in Fields.of(self.cls).by_name if spelling != name]
-        message = f"unknown key `{name}`"
-        reader.report("DSL030", message, where, on_key=True, hint=nearest(name, names))
+        if name == _MERGE:
+            return True  # the loader has said why
+        older = self.cls.older.get(name)
+        names = list(Fields.of(self.cls).by_name)
+        instead = "" if older is None else f"write {older.instead}"
+        reader.report(
+            "DSL030",
+            f"unknown key `{name[:80]}`",
+            where,
+            on_key=True,
+            hint=instead or (lambda: nearest(name, names)),
+        )
         return True
 
     def schema(self, definitions: Definitions) -> JsonSchema:

@@ -29,7 +29,8 @@ class ExactlyOne:
             reader.report(self.code, f"one of {words} is needed", place, into=True)
         elif len(found) > 1:
             where = Place(value, found[1], place)
-            reader.report("DSL039", f"only one of {words} is allowed", where, on_key=True)
+            message = f"only one of {words} is allowed"
+            reader.report("DSL039", message, where, on_key=True, hint="keep one of them")
 
     def schema(self, known: Fields) -> JsonSchema:
         """Exactly one of the keys, in any spelling."""
@@ -49,7 +50,7 @@ class NotBoth:
         if len(found) > 1:
             where = Place(value, found[1], place)
             message = f"`{self.keys[0]}` and `{self.keys[1]}` exclude each other"
-            reader.report(self.code, message, where, on_key=True)
+            reader.report(self.code, message, where, on_key=True, hint="keep one of them")
 
     def schema(self, known: Fields) -> JsonSchema:
         """Not both at once."""
@@ -72,3 +73,43 @@ class AtLeastOne:
     def schema(self, known: Fields) -> JsonSchema:
         """Any of the keys, in any spelling."""
         return {"anyOf": [needs(known.names(item)) for item in self.keys]}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Needs:
+    """A value of one key makes another key necessary."""
+
+    when: tuple[str, str]
+    key: str
+    code: str = "DSL037"
+
+    def check(self, value: Mapping[str, Any], place: Place, reader: Reader, known: Fields) -> None:
+        """Report the missing key."""
+        name, word = self.when
+        if value.get(name) == word and known.present(value, self.key) is None:
+            message = f"`{name}: {word}` needs `{self.key}`"
+            reader.report(self.code, message, place, into=True, hint=f"add `{self.key}`")
+
+    def schema(self, known: Fields) -> JsonSchema:
+        """The same as a condition."""
+        name, word = self.when
+        return {
+            "if": {"properties": {name: {"const": word}}, "required": [name]},
+            "then": needs(known.names(self.key)),
+        }
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AsPublished:
+    """A condition that the parser checks elsewhere; here it is only published."""
+
+    condition: str
+    published: tuple[tuple[str, Any], ...]
+
+    def check(self, value: Mapping[str, Any], place: Place, reader: Reader, known: Fields) -> None:
+        """Nothing: `condition` says where it is checked."""
+
+    def schema(self, known: Fields) -> JsonSchema:
+        """The condition as JSON Schema."""
+        del known
+        return dict(self.published)

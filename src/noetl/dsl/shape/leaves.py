@@ -19,6 +19,11 @@ NAME_PATTERN = r"^[A-Za-z_][A-Za-z0-9_-]{0,127}$"
 NAME = re.compile(NAME_PATTERN[1:-1])
 
 
+def is_name(text: str) -> bool:
+    """Whether a text can name a step, a task or an entry."""
+    return NAME.fullmatch(text) is not None
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Data:
     """Any value the author owns; texts inside may be templates, rendered as `role` says."""
@@ -58,6 +63,7 @@ class Text:
     role: str = ""
     pattern: str = ""
     code: str = "DSL039"
+    filled: bool = False
     blank: ClassVar[str] = ""
 
     def read(self, value: Any, place: Place, reader: Reader) -> str:  # noqa: ANN401 - see Shape
@@ -65,6 +71,8 @@ class Text:
         if not isinstance(value, str):
             reader.wrong_type(place, value, "text")
             return ""
+        if self.filled and not value.strip():
+            reader.report("DSL051", f"`{place.key}` is empty", place)
         if self.role and reader.text(value, place, self.role):
             return value
         if self.pattern and not re.fullmatch(
@@ -79,6 +87,8 @@ class Text:
         plain: JsonSchema = {"type": "string"}
         if self.pattern:
             plain["pattern"] = self.pattern
+        elif self.filled:
+            plain["pattern"] = r"\S"
         return {"anyOf": [plain, TEMPLATE_SCHEMA]} if self.role and self.pattern else plain
 
     def words(self) -> str:
@@ -215,8 +225,8 @@ class Choice:
             return value
         if self.role and reader.text(value, place, self.role):
             return value
-        hint = nearest(value, self.values)
-        reader.report("DSL039", f"`{value[:80]}` is not allowed here", place, hint=hint)
+        message = f"`{value[:80]}` is not allowed here"
+        reader.report("DSL039", message, place, hint=lambda: nearest(value, self.values))
         return self.values[0]
 
     def schema(self, definitions: Definitions) -> JsonSchema:

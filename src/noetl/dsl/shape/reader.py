@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from noetl.dsl.diagnostics import Findings, Span
+from noetl.dsl.diagnostics import Findings, Hint, Span
 from noetl.dsl.template import (
     CODE_SOURCE_LIMIT,
     SOURCE_LIMIT,
@@ -78,11 +78,14 @@ class Reader:
         message: str,
         place: Place,
         *,
-        hint: str = "",
+        hint: Hint = "",
         on_key: bool = False,
         into: bool = False,
     ) -> None:
         """Record a fault at a value, at its key, or inside it (its first key)."""
+        if self.findings.is_full:
+            self.findings.overflow += 1
+            return
         span = self._first_of(place) if into else place.key_span if on_key else place.span
         if self._code and code in GENERAL_FAULTS:
             code = self._code
@@ -104,10 +107,23 @@ class Reader:
         message = f"`{place.key}` must be {expected}, not {found}"
         self.report("DSL038", message, place, hint=quote)
 
+    def note(  # noqa: PLR0913 - the facts of one finding
+        self, code: str, message: str, place: Place, text: str, offset: int, *, hint: Hint = ""
+    ) -> None:
+        """Record a finding at one character of a text."""
+        if self.findings.is_full:
+            self.findings.overflow += 1
+            return
+        span = self.locate(place, text, offset)
+        self.findings.add(code, message, span=span, pointer=place.pointer, hint=hint)
+
     def text(self, text: str, place: Place, role: str) -> bool:
         """Compile a text if it is a template; whether it is one."""
         if role == CODE or not is_template(text):
             return False
+        if self.findings.is_full and self.findings.has_errors:
+            self.findings.overflow += 1  # refused already: not worth a look
+            return True
         limit = CODE_SOURCE_LIMIT if role in {SQL, SHELL} else SOURCE_LIMIT
         try:
             template = compile_template(text, source_limit=limit)
@@ -128,10 +144,7 @@ class Reader:
 
     def syntax(self, fault: TemplateSyntax, place: Place, text: str) -> None:
         """Record a template that does not parse, at the very character."""
-        span = self.locate(place, text, fault.offset)
-        self.findings.add(
-            fault.code, fault.message, span=span, pointer=place.pointer, hint=fault.hint
-        )
+        self.note(fault.code, fault.message, place, text, fault.offset, hint=fault.hint)
 
     def walk(self, value: object, place: Place, role: str) -> None:
         """Compile every template inside a value of the author's own."""

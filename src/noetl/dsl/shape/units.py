@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from noetl.dsl.shape import TEMPLATE_SCHEMA, Definitions, JsonSchema
@@ -31,7 +32,8 @@ def seconds(text: str) -> float | None:
     found = _DURATION.fullmatch(text.strip())
     if found is None:
         return None
-    return round(float(found[1]) * _SECONDS[found[2]], 6)
+    amount = float(found[1]) * _SECONDS[found[2]]
+    return round(amount, 6) if isfinite(amount) else None
 
 
 def size_bytes(text: str) -> int | None:
@@ -40,10 +42,9 @@ def size_bytes(text: str) -> int | None:
     if found is None:
         return None
     unit = found[2]
-    if not unit:
-        return int(float(found[1]))
     base = 1024 if "i" in unit else 1000
-    return int(float(found[1]) * base ** _POWERS[unit[0].upper()])
+    amount = float(found[1]) * (base ** _POWERS[unit[0].upper()] if unit else 1)
+    return int(amount) if isfinite(amount) else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,6 +54,8 @@ class Duration:
     role: str = ""
     zero: bool = False
     least: float = 0.0
+    code: str = "DSL039"
+    pattern: str = DURATION_PATTERN
     blank: ClassVar[None] = None
 
     def read(self, value: Any, place: Place, reader: Reader) -> float | str | None:  # noqa: ANN401 - see Shape
@@ -63,7 +66,7 @@ class Duration:
             amount = seconds(value)
             if amount is None:
                 hint = "write seconds as a number, or 500ms, 30s, 5m, 2h, 1d"
-                reader.report("DSL039", f"`{value[:40]}` is not a duration", place, hint=hint)
+                reader.report(self.code, f"`{value[:40]}` is not a duration", place, hint=hint)
                 return None
         elif isinstance(value, bool) or not isinstance(value, (int, float)):
             reader.wrong_type(place, value, "a duration")
@@ -73,7 +76,7 @@ class Duration:
         if amount < self.least or (amount == 0 and not self.zero):
             least = self.least or ("0" if self.zero else "more than 0")
             reader.report(
-                "DSL039", f"{value} is too short", place, hint=f"at least {least} seconds"
+                self.code, f"{value} is too short", place, hint=f"at least {least} seconds"
             )
         return amount
 
@@ -83,7 +86,7 @@ class Duration:
         bound = "minimum" if self.zero or self.least else "exclusiveMinimum"
         forms: list[JsonSchema] = [
             {"type": "number", bound: self.least or 0},
-            {"type": "string", "pattern": DURATION_PATTERN},
+            {"type": "string", "pattern": self.pattern},
         ]
         return {"anyOf": forms + ([TEMPLATE_SCHEMA] if self.role else [])}
 
@@ -181,6 +184,10 @@ class SetMap:
                     "DSL031", f"`{name[:80]}` cannot be set", where, on_key=True, hint=hint
                 )
             reader.walk(item, where, self.role)
+            inside = next((other for other in value if name.startswith(f"{other}.")), None)
+            if inside is not None:
+                message = f"`{name}` writes into `{inside}`, which is written here too"
+                reader.report("DSL039", message, where, on_key=True, hint="write one of them")
         return value
 
     def schema(self, definitions: Definitions) -> JsonSchema:

@@ -48,7 +48,10 @@ REFUSED_KINDS = {
     "sink": "write with a task of its own, for example `postgres`",
     "provider": "use `http`, `mcp` or `agent`",
 }
-NETWORK_KINDS = frozenset({"http", "mcp", "container", "transfer", "snowflake", "nats", "agent"})
+NETWORK_KINDS = frozenset({
+    "http", "mcp", "container", "transfer", "snowflake_transfer", "snowflake", "postgres",
+    "ducklake", "s3", "gcs", "nats", "agent",
+})  # fmt: skip
 ENGINE_KINDS = frozenset({"playbook", "playbooks", "wait", "noop"})
 
 __all__ = [

@@ -22,7 +22,7 @@ from noetl.dsl.shape import (
 )
 from noetl.dsl.shape.reader import WORKER
 from noetl.dsl.shape.units import Condition, Duration, Size
-from noetl.dsl.tasks.shared import ANY, MAP, ROWS, TEXT, TEXTS, needed
+from noetl.dsl.tasks.shared import ANY, FILLED, MAP, ROWS, TEXT, TEXTS, needed
 from noetl.dsl.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -49,9 +49,11 @@ class Http(Task):
     constraints: ClassVar[tuple[Constraint, ...]] = (
         NotBoth(("json", "form")), NotBoth(("json", "body")), NotBoth(("json", "data")),
         NotBoth(("form", "body")), NotBoth(("form", "data")), NotBoth(("body", "data")),
+        NotBoth(("files", "json")), NotBoth(("files", "form")), NotBoth(("files", "body")),
+        NotBoth(("files", "data")),
     )  # fmt: skip
 
-    url: str = needed(TEXT, "address", aliases=("endpoint",))
+    url: str = needed(FILLED, "address", aliases=("endpoint",))
     method: str = key(
         choice("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "get", "post", "put",
                "patch", "delete", "head", "options", role=WORKER),
@@ -188,7 +190,7 @@ class PlaybookCall(Task):
 
     constraints: ClassVar[tuple[Constraint, ...]] = (ExactlyOne(("path", "catalog_id"), "DSL051"),)
 
-    path: str | None = key(TEXT, "catalog path", default=None)
+    path: str | None = key(FILLED, "catalog path", default=None)
     catalog_id: Any = key(ByType(text=TEXT, number=whole(1)), "catalog id", default=None)
     version: Any = key(ByType(text=TEXT, number=whole(1)), "version", default=None)
     input: Mapping[str, Any] = key(
@@ -209,7 +211,7 @@ class PlaybookItem(Model):
 
     constraints: ClassVar[tuple[Constraint, ...]] = (ExactlyOne(("path", "catalog_id"), "DSL051"),)
 
-    path: str | None = key(TEXT, "catalog path", default=None)
+    path: str | None = key(FILLED, "catalog path", default=None)
     catalog_id: Any = key(ByType(text=TEXT, number=whole(1)), "catalog id", default=None)
     version: Any = key(ByType(text=TEXT, number=whole(1)), "version", default=None)
     input: Mapping[str, Any] = key(

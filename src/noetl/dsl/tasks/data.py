@@ -20,7 +20,7 @@ from noetl.dsl.shape import (
 )
 from noetl.dsl.shape.reader import SQL, WORKER
 from noetl.dsl.shape.units import Duration, Size
-from noetl.dsl.tasks.shared import ANY, MAP, ROWS, TEXT, TEXTS, Script, needed
+from noetl.dsl.tasks.shared import ANY, FILLED, MAP, ROWS, TEXT, TEXTS, Script, needed
 from noetl.dsl.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ class Sql(Task):
     constraints: ClassVar[tuple[Constraint, ...]] = (AtLeastOne(("command", "commands", "script")),)
 
     command: Any = key(
-        ByType(text=Text(SQL), list=ListOf(Text(SQL))), "SQL text", default=None,
-        aliases=("query", "sql"),
+        ByType(text=Text(SQL, filled=True), list=ListOf(Text(SQL, filled=True))),
+        "SQL text", default=None, aliases=("query", "sql"),
     )  # fmt: skip
     commands: tuple[str, ...] = key(ListOf(Text(SQL), lone=True), "SQL statements", default=())
     script: Script | None = key(Of(Script), "SQL that is fetched", default=None)
@@ -89,7 +89,7 @@ class Postgres(Sql):
 class Sqlite(Sql):
     """Runs SQL on a SQLite file."""
 
-    path: str = needed(TEXT, "file under the data roots")
+    path: str = needed(FILLED, "file under the data roots")
 
 
 @model

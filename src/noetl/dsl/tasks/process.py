@@ -21,7 +21,7 @@ from noetl.dsl.shape import (
     whole,
 )
 from noetl.dsl.shape.reader import CODE, SHELL, WORKER
-from noetl.dsl.tasks.shared import ANY, ENV, MAP, TEXT, TEXTS, Process, Script, needed
+from noetl.dsl.tasks.shared import ANY, ENV, FILLED, MAP, TEXT, TEXTS, Process, Script, needed
 from noetl.dsl.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Python(Process):
         ExactlyOne(("code", "script", "code_b64"), "DSL051"),
     )
 
-    code: str | None = key(Text(CODE), "the code; its value is `result`", default=None)
+    code: str | None = key(Text(CODE, filled=True), "the code; its value is `result`", default=None)
     code_b64: str | None = key(TEXT, "the code in base64", default=None)
     script: Script | None = key(Of(Script), "code that is fetched", default=None)
     libs: Any = key(
@@ -57,7 +57,9 @@ class Shell(Process):
         ExactlyOne(("command", "cmds", "argv"), "DSL051"),
     )
 
-    command: str | None = key(Text(SHELL), "command line for `sh`", default=None, aliases=("cmd",))
+    command: str | None = key(
+        Text(SHELL, filled=True), "command line for `sh`", default=None, aliases=("cmd",)
+    )
     cmds: tuple[str, ...] = key(ListOf(Text(SHELL)), "commands; stops at a failure", default=())
     argv: tuple[str, ...] = key(TEXTS, "program and arguments", default=())
     shell: str = key(choice("sh", "bash"), "which shell", default="sh")
@@ -96,7 +98,7 @@ class EnvVar(Model):
 class Container(Task):
     """Runs a container job and waits for it without a slot."""
 
-    image: str = needed(TEXT, "image")
+    image: str = needed(FILLED, "image")
     command: tuple[str, ...] = key(ListOf(TEXT, lone=True), "entry point", default=())
     arguments: tuple[str, ...] = key(ListOf(ANY), "arguments", name="args", default=())
     input: Mapping[str, Any] = key(MAP, "JSON input of the container", default_factory=dict)

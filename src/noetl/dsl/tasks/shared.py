@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 MAP = Data(WORKER, only="map")
 ANY = Data(WORKER)
 TEXT = Text(WORKER)
+FILLED = Text(WORKER, filled=True)
 TEXTS = ListOf(TEXT)
 ENV = ByType(map=MAP, list=ListOf(MAP))
 ROWS = ByType(list=ANY, map=MAP, text=TEXT)

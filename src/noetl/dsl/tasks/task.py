@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from noetl.dsl.shape import (
     ByType,
+    Constraint,
     Data,
     Definitions,
     Flag,
@@ -15,6 +16,7 @@ from noetl.dsl.shape import (
     MapOf,
     Model,
     Name,
+    Needs,
     Number,
     Of,
     OlderKey,
@@ -47,6 +49,8 @@ class Action(Model):
         "set_iter": OlderKey(Data(only="map"), "`set` with `iter.`"),
     }
 
+    constraints: ClassVar[tuple[Constraint, ...]] = (Needs(("do", "jump"), "to", "DSL037"),)
+
     do: Literal["continue", "retry", "jump", "break", "fail"] = key(
         choice("continue", "retry", "jump", "break", "fail"),
         "continue keeps the result, retry tries again, jump goes to a task, break ends the "
@@ -67,7 +71,7 @@ class Action(Model):
     jitter: float | None = key(Number(0, 1), "share of the delay that varies (0.1)", default=None)
     to: str | None = key(Name(), "target of `jump`: a task, or `previous`", default=None)
     loop: bool = key(Flag(), "with `break`: end the loop too", default=False)
-    message: str | None = key(Text(RULE), "message of `fail`", default=None)
+    message: str | None = key(Text(TASK_SET), "message of `fail`", default=None)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +158,11 @@ class Retry(Model):
     """Short form of a last rule that retries errors."""
 
     attempts: int | str = key(whole(1, 100, role=RULE), "total tries", default=3)
-    delay: float | str = key(Duration(RULE, zero=True), "first delay in seconds", default=1.0)
+    delay: float | str | None = key(
+        Duration(RULE, zero=True),
+        "first delay in seconds (1.0; 0 without `backoff`)",
+        default=None,
+    )
     backoff: str = key(_BACKOFF, "how the delay grows", default="none")
     max_delay: float | str = key(Duration(RULE, zero=True), "longest delay", default=300.0)
     jitter: float = key(Number(0, 1), "share of the delay that varies", default=0.1)
@@ -164,11 +172,23 @@ class Retry(Model):
 
 
 @model
+class Timeout(Model):
+    """Limits of one network call, in seconds."""
+
+    connect: float | str | None = key(Duration(WORKER), "until connected", default=None)
+    read: float | str | None = key(Duration(WORKER), "between two bytes", default=None)
+    total: float | str | None = key(Duration(WORKER), "of the whole call", default=None)
+
+
+TIMEOUT = ByType(text=Duration(WORKER), number=Duration(WORKER), map=Of(Timeout))
+
+
+@model
 class TaskSpec(Model):
     """Limits and rules of one task."""
 
     timeout: Any = key(
-        Duration(WORKER), "same as the task's `timeout`", default=None, aliases=("timeout_s",)
+        TIMEOUT, "same as the task's `timeout`", default=None, aliases=("timeout_s",)
     )
     policy: TaskPolicy | None = key(Of(TaskPolicy), "rules over the outcome", default=None)
     retry: Retry | None = key(Of(Retry), "retry errors", default=None)
@@ -265,17 +285,7 @@ class Output(Model):
     as_: str | None = key(Name(), "name of the result", name="as", default=None)
 
 
-@model
-class Timeout(Model):
-    """Limits of one network call, in seconds."""
-
-    connect: float | str | None = key(Duration(WORKER), "until connected", default=None)
-    read: float | str | None = key(Duration(WORKER), "between two bytes", default=None)
-    total: float | str | None = key(Duration(WORKER), "of the whole call", default=None)
-
-
 AUTH = ByType(text=Text(WORKER), map=Data(WORKER, only="map"))
-TIMEOUT = ByType(text=Duration(WORKER), number=Duration(WORKER), map=Of(Timeout))
 
 
 @model
