@@ -1,0 +1,407 @@
+"""The closed union of events: the vocabulary of the product.
+
+Long because it is one table: one class per event, in the order of a run. Decisions are events too;
+there is no second vocabulary of actions or statuses.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+Json = Any
+Values = dict[str, Json]
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event_type"):
+    """What happened; the facts that every kind of event has are in `Recorded`."""
+
+    status: ClassVar[str] = ""
+    node_type: ClassVar[str] = "execution"
+
+
+class Error(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why something failed."""
+
+    kind: str
+    code: str
+    message: str
+    retryable: bool = False
+    step: str | None = None
+    task: str | None = None
+    index: int | None = None
+    details: Values | None = None
+
+
+# ---------------------------------------------------------------------------- the run
+
+
+class PlaybookStarted(Event, frozen=True, tag="playbook.started"):
+    """A run was accepted."""
+
+    status: ClassVar[str] = "STARTED"
+    execution_id: str
+    path: str
+    version: int
+    catalog_id: str
+    workload: Values
+    pool: str = "shared"
+    trigger: str = "api"
+    parent_execution_id: str | None = None
+    engine_version: int = 1
+    warnings: tuple[str, ...] = ()
+    trace: Values | None = None
+
+
+class ExecutionPaused(Event, frozen=True, tag="execution.paused"):
+    """Nothing new is issued until the run is resumed."""
+
+    status: ClassVar[str] = "PAUSED"
+    node_type: ClassVar[str] = "control"
+    by: str = ""
+    reason: str = ""
+
+
+class ExecutionResumed(Event, frozen=True, tag="execution.resumed"):
+    """A paused run goes on."""
+
+    status: ClassVar[str] = "RUNNING"
+    node_type: ClassVar[str] = "control"
+    by: str = ""
+    reason: str = ""
+
+
+class PlaybookCompleted(Event, frozen=True, tag="playbook.completed"):
+    """The run ended and no failure is unhandled."""
+
+    status: ClassVar[str] = "COMPLETED"
+    result: Json = None
+
+
+class PlaybookFailed(Event, frozen=True, tag="playbook.failed"):
+    """The run ended with an unhandled failure."""
+
+    status: ClassVar[str] = "FAILED"
+    error: Error
+    failed_steps: tuple[str, ...] = ()
+    result: Json = None
+
+
+class PlaybookCancelled(Event, frozen=True, tag="playbook.cancelled"):
+    """The run was ended from outside."""
+
+    status: ClassVar[str] = "CANCELLED"
+    by: str = ""
+    reason: str = ""
+
+
+# ---------------------------------------------------------------------------- steps
+
+
+class StepEntered(Event, frozen=True, tag="step.enter"):
+    """A visit of a step began."""
+
+    status: ClassVar[str] = "ENTERED"
+    node_type: ClassVar[str] = "step"
+    step: str
+    visit: int
+    from_: tuple[str, ...] = msgspec.field(default=(), name="from")
+    iterations_expected: int | None = None
+
+
+class StepSkipped(Event, frozen=True, tag="step.skipped"):
+    """A step was not entered; its own arcs are followed after a refused admission."""
+
+    status: ClassVar[str] = "SKIPPED"
+    node_type: ClassVar[str] = "step"
+    step: str
+    reason: Literal["admission", "not_taken", "dead_path"]
+    routing: Routing | None = None
+
+
+class ArcTaken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why an arc was or was not taken."""
+
+    step: str
+    on: str
+    value: Json = None
+    taken: bool = False
+    error: Error | None = None
+
+
+class Routing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the arcs of a step were evaluated."""
+
+    mode: str
+    arcs: tuple[ArcTaken, ...] = ()
+
+
+class StepExited(Event, frozen=True, tag="step.exit"):
+    """A visit of a step ended."""
+
+    node_type: ClassVar[str] = "step"
+    step: str
+    visit: int
+    outcome: Literal["COMPLETED", "FAILED"]
+    routing: Routing
+    result: Json = None
+    error: Error | None = None
+    handled: bool = False
+
+
+class CtxUpdated(Event, frozen=True, tag="ctx.updated"):
+    """Durable state of the execution or of a step was written."""
+
+    status: ClassVar[str] = "CONTEXT"
+    node_type: ClassVar[str] = "step"
+    step: str
+    cause: str
+    ctx: Values = {}
+    of_step: Values = {}
+
+
+# ---------------------------------------------------------------------------- loops
+
+
+class LoopStarted(Event, frozen=True, tag="loop.started"):
+    """The source of a loop was evaluated."""
+
+    status: ClassVar[str] = "STARTED"
+    node_type: ClassVar[str] = "loop"
+    step: str
+    visit: int
+    total: int
+    mode: str
+    max_in_flight: int
+    items: Json = None
+    items_ref: str | None = None
+
+
+class LoopDone(Event, frozen=True, tag="loop.done"):
+    """Every iteration that will run has ended."""
+
+    node_type: ClassVar[str] = "loop"
+    step: str
+    visit: int
+    outcome: Literal["COMPLETED", "FAILED"]
+    stats: dict[str, int]
+    result: Json = None
+    errors: tuple[Values, ...] = ()
+    error: Error | None = None
+
+
+# ---------------------------------------------------------------------------- commands
+
+
+class CommandIssued(Event, frozen=True, tag="command.issued"):
+    """Work for a worker, with only the values that its templates name."""
+
+    status: ClassVar[str] = "PENDING"
+    node_type: ClassVar[str] = "command"
+    step: str
+    visit: int
+    command_key: str
+    kind: str
+    pool: str | None
+    bindings: Values = {}
+    index: int | None = None
+    total: int | None = None
+    idempotency_key: str = ""
+    idempotent: bool = True
+    max_attempts: int = 3
+    priority: int = 5
+    deadline: str | None = None
+
+
+class CommandClaimed(Event, frozen=True, tag="command.claimed"):
+    """A worker holds the lease of an attempt."""
+
+    status: ClassVar[str] = "CLAIMED"
+    node_type: ClassVar[str] = "command"
+    step: str
+    command_key: str
+    worker_id: str
+    attempt: int
+    lease_until: str = ""
+
+
+class CommandStarted(Event, frozen=True, tag="command.started"):
+    """A worker began an attempt."""
+
+    status: ClassVar[str] = "RUNNING"
+    node_type: ClassVar[str] = "command"
+    step: str
+    command_key: str
+    attempt: int
+
+
+class StepProgress(Event, frozen=True, tag="step.progress"):
+    """How far a command is."""
+
+    status: ClassVar[str] = "RUNNING"
+    node_type: ClassVar[str] = "command"
+    step: str
+    command_key: str
+    attempt: int
+    percent: float
+    message: str = ""
+
+
+class CallDone(Event, frozen=True, tag="call.done"):
+    """A worker reports success."""
+
+    status: ClassVar[str] = "COMPLETED"
+    node_type: ClassVar[str] = "command"
+    step: str
+    command_key: str
+    attempt: int
+    result: Json = None
+    ctx: Values = {}
+    iter: Values = {}
+    of_step: Values = {}
+    ends_loop: bool = False
+    tasks: tuple[Values, ...] = ()
+
+
+class CallError(Event, frozen=True, tag="call.error"):
+    """A worker reports failure."""
+
+    status: ClassVar[str] = "FAILED"
+    node_type: ClassVar[str] = "command"
+    step: str
+    command_key: str
+    attempt: int
+    error: Error
+    result: Json = None
+    tasks: tuple[Values, ...] = ()
+
+
+class CommandCompleted(Event, frozen=True, tag="command.completed"):
+    """Closes a command; its data is in the report."""
+
+    status: ClassVar[str] = "COMPLETED"
+    node_type: ClassVar[str] = "command"
+    step: str
+    command_key: str
+
+
+class CommandFailed(Event, frozen=True, tag="command.failed"):
+    """Closes a command that failed."""
+
+    status: ClassVar[str] = "FAILED"
+    node_type: ClassVar[str] = "command"
+    step: str
+    command_key: str
+    error: Error
+
+
+class CommandCancelled(Event, frozen=True, tag="command.cancelled"):
+    """Closes a command that is no longer wanted."""
+
+    status: ClassVar[str] = "CANCELLED"
+    node_type: ClassVar[str] = "command"
+    step: str
+    command_key: str
+    reason: str
+
+
+class CommandLost(Event, frozen=True, tag="command.lost"):
+    """The lease of an attempt expired."""
+
+    status: ClassVar[str] = "LOST"
+    node_type: ClassVar[str] = "command"
+    step: str
+    command_key: str
+    attempt: int
+
+
+class CommandLate(Event, frozen=True, tag="command.late"):
+    """A report that no open attempt expects; kept, never applied."""
+
+    status: ClassVar[str] = "LATE"
+    node_type: ClassVar[str] = "command"
+    step: str
+    command_key: str
+    attempt: int
+    report: Values = {}
+
+
+class CommandParked(Event, frozen=True, tag="command.parked"):
+    """A command waits for an event and holds no slot."""
+
+    status: ClassVar[str] = "PARKED"
+    node_type: ClassVar[str] = "command"
+    step: str
+    command_key: str
+    attempt: int
+    reason: Literal["retry", "child", "callback"]
+    delay_ms: int | None = None
+    checkpoint: Json = None
+    task: str | None = None
+    request: Values | None = None
+    deadline: str | None = None
+
+
+class CommandResumed(Event, frozen=True, tag="command.resumed"):
+    """A parked command is work again."""
+
+    status: ClassVar[str] = "PENDING"
+    node_type: ClassVar[str] = "command"
+    step: str
+    command_key: str
+    attempt: int
+    checkpoint: Json = None
+    awaited: Json = None
+
+
+# ---------------------------------------------------------------------------- timers
+
+
+class TimerSet(Event, frozen=True, tag="timer.set"):
+    """A durable timer."""
+
+    status: ClassVar[str] = "SCHEDULED"
+    node_type: ClassVar[str] = "timer"
+    timer_key: str
+    kind: str
+    due_at: str
+    step: str = "playbook"
+
+
+class TimerFired(Event, frozen=True, tag="timer.fired"):
+    """A timer's time has come."""
+
+    status: ClassVar[str] = "FIRED"
+    node_type: ClassVar[str] = "timer"
+    timer_key: str
+
+
+class TimerCancelled(Event, frozen=True, tag="timer.cancelled"):
+    """A timer is no longer needed."""
+
+    status: ClassVar[str] = "CANCELLED"
+    node_type: ClassVar[str] = "timer"
+    timer_key: str
+
+
+AnyEvent = (
+    PlaybookStarted | ExecutionPaused | ExecutionResumed | PlaybookCompleted | PlaybookFailed
+    | PlaybookCancelled | StepEntered | StepSkipped | StepExited | CtxUpdated | LoopStarted
+    | LoopDone | CommandIssued | CommandClaimed | CommandStarted | StepProgress | CallDone
+    | CallError | CommandCompleted | CommandFailed | CommandCancelled | CommandLost | CommandLate
+    | CommandParked | CommandResumed | TimerSet | TimerFired | TimerCancelled
+)  # fmt: skip
+
+TERMINAL = (PlaybookCompleted, PlaybookFailed, PlaybookCancelled)
+
+
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+    """An event in the log of its execution."""
+
+    execution_id: str
+    seq: int
+    event_id: str
+    prev_event_id: str | None
+    created_at: str
+    event: AnyEvent
