@@ -15,7 +15,7 @@ from typing import Any
 from noetl import __version__
 
 QUICK = ("parse", "render", "startup")
-ALL = (*QUICK, "template_engines")
+ALL = (*QUICK, "python_step", "template_engines")
 
 
 def machine() -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""What the processes tell about themselves, and what they must never tell."""

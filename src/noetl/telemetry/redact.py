@@ -1,0 +1,118 @@
+"""The one redactor: secrets are found by value, whatever form a sink gives them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, quote_plus
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+MASK: Final = "***"
+SHORT: Final = 6
+_LINE_LEAST: Final = 12
+_INNER_LEAST: Final = 12
+
+# A literal that every match contains, so that text without it costs one search.
+_PATTERNS: Final = (
+    (
+        "-----BEGIN",
+        re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z0-9 ]*-----|\Z)"),
+        MASK,
+    ),
+    ("eyJ", re.compile(r"\beyJ[\w-]{5,}\.eyJ[\w-]{5,}\.[\w-]*"), MASK),
+    ("earer", re.compile(r"\b([Bb]earer\s+)(?=\S*[\d._~+/-]|\S{20})[\w.~+/=-]{8,}"), r"\1" + MASK),
+    ("sk-", re.compile(r"\bsk-[\w-]{16,}"), MASK),
+    ("ghp_", re.compile(r"\bghp_[A-Za-z0-9]{16,}"), MASK),
+)
+
+
+class Redactor:
+    """The secrets that were handed out, and the texts and values without them."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._raw: set[str] = set()
+        self._forms: tuple[str, ...] = ()
+        self._tokens: re.Pattern[str] | None = None
+        self.add(*secrets)
+
+    def add(self, *secrets: str) -> None:
+        """Register secrets; from now on none of their forms passes."""
+        new = {secret for secret in secrets if secret} - self._raw
+        if not new:
+            return
+        self._raw |= new
+        forms = {form for secret in self._raw for form in _forms(secret)}
+        long = (form for form in forms if len(form) >= SHORT)
+        self._forms = tuple(sorted(long, key=lambda form: (-len(form), form)))
+        short = sorted(re.escape(form) for form in forms if len(form) < SHORT)
+        self._tokens = re.compile(rf"(?<!\w)(?:{'|'.join(short)})(?!\w)") if short else None
+
+    def redact(self, text: str) -> str:
+        """The text with every secret replaced."""
+        for form in self._forms:
+            if form in text:
+                text = text.replace(form, MASK)
+        if self._tokens is not None:
+            text = self._tokens.sub(MASK, text)
+        for literal, pattern, mask in _PATTERNS:
+            if literal in text:
+                text = pattern.sub(mask, text)
+        return text
+
+    def redact_value(self, value: Any) -> Any:  # noqa: ANN401 - any JSON
+        """The value with every secret in its texts, keys and numbers replaced."""
+        if isinstance(value, str):
+            return self.redact(value)
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, (dict, list)) and self._is_clean(value):
+            return value
+        return self._walk(value)
+
+    def _is_clean(self, value: Any) -> bool:  # noqa: ANN401 - any JSON
+        """Whether the JSON text holds no secret, which spares the walk."""
+        try:
+            text = msgspec.json.encode(value).decode()
+        except (TypeError, ValueError, RecursionError):
+            return False
+        return self.redact(text) == text
+
+    def _walk(self, value: Any) -> Any:  # noqa: ANN401 - any JSON
+        if isinstance(value, str):
+            return self.redact(value)
+        if isinstance(value, dict):
+            return {self._walk(key): self._walk(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self._walk(item) for item in value]
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return MASK if str(value) in self._raw else value
+        return value
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """The forms in which a secret may reach a sink."""
+    yield secret
+    if len(secret) < SHORT:
+        return
+    for plain in (True, False):
+        yield json.dumps(secret, ensure_ascii=plain)[1:-1]
+    yield quote(secret, safe="")
+    yield quote_plus(secret)
+    raw = secret.encode("utf-8", "surrogatepass")
+    for alphabet in (base64.b64encode, base64.urlsafe_b64encode):
+        text = alphabet(raw).decode("ascii")
+        yield text
+        yield text.rstrip("=")
+        for before in (1, 2):  # inside a longer text, such as user:password
+            inner = alphabet(b"\0" * before + raw).decode("ascii").rstrip("=")[before + 1 : -1]
+            if len(inner) >= _INNER_LEAST:
+                yield inner
+    for line in secret.splitlines():  # a log shows it line by line
+        if len(line.strip()) >= _LINE_LEAST:
+            yield line.strip()

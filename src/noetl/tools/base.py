@@ -1,0 +1,277 @@
+"""The contract of a tool: what it is given, what it returns, and how its failures are told."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import sqlite3
+import ssl
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checkable
+
+import msgspec
+
+from noetl.dsl.diagnostics import Findings
+from noetl.dsl.shape import Of
+from noetl.dsl.shape.reader import Reader
+from noetl.dsl.tasks.errors import ERROR_KINDS, RETRYABLE_KINDS
+from noetl.dsl.template import TemplateFailure
+from noetl.dsl.views import Outcome
+from noetl.dsl.yaml import ROOT, Document
+from noetl.errors import NoetlError
+from noetl.telemetry.redact import Redactor
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from noetl.dsl.tasks.shared import Script
+    from noetl.dsl.tasks.task import Task
+    from noetl.dsl.yaml import Place
+
+MESSAGE_BYTES: Final = 4096
+_CUT: Final = " …"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What the worker must know of a kind before it runs one."""
+
+    side_effects: bool = True
+    credentialed: bool = False
+    parks: bool = False
+    extra: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parked:
+    """The task waits for something outside and gives its slot back."""
+
+    reason: str
+    request: Mapping[str, Any] = field(default_factory=dict)
+
+
+async def _nothing_found(_name: str) -> tuple[bool, Any]:
+    return False, None
+
+
+def _ignore_line(_stream: str, _level: str, _text: str) -> None:
+    """Nobody listens."""
+
+
+def _ignore_progress(_percent: float, _message: str) -> None:
+    """Nobody listens."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ToolContext:
+    """What one run of a task may know and use; every sink passes the redactor."""
+
+    execution_id: str
+    step: str
+    command_id: str
+    idempotency_key: str
+    task: str = ""
+    attempt: int = 1
+    deadline: float | None = None  # in the time of the event loop
+    domain: str = ""  # tenant, catalog path and requirements: who may share an interpreter
+    input: Mapping[str, Any] = field(default_factory=dict)
+    scope: Mapping[str, Any] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
+    trace: str | None = None
+    redactor: Redactor = field(default_factory=Redactor)
+    fetch: Callable[[str], Awaitable[tuple[bool, Any]]] = _nothing_found
+    load_script: Callable[[Script], Awaitable[str]] | None = None
+    secrets: Callable[[str], Awaitable[Mapping[str, Any]]] | None = None
+    results: Any = None
+    blobs: Any = None
+    http: Any = None
+    on_log: Callable[[str, str, str], None] = _ignore_line
+    on_progress: Callable[[float, str], None] = _ignore_progress
+    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def log(self, text: str, *, level: str = "info", stream: str = "log") -> None:
+        """Write one line to the log of the command."""
+        self.on_log(stream, level, self.redactor.redact(text))
+
+    def progress(self, percent: float, message: str = "") -> None:
+        """Tell how far the task is, from 0 to 100."""
+        bounded = min(100.0, max(0.0, percent)) if percent == percent else 0.0  # noqa: PLR0124 - NaN
+        self.on_progress(bounded, self.redactor.redact(message)[:500])
+
+
+@runtime_checkable
+class Tool(Protocol):
+    """One kind of task."""
+
+    kind: ClassVar[str]
+    Config: ClassVar[type[Task]]
+    traits: ClassVar[Traits]
+
+    async def run(self, config: Any, ctx: ToolContext) -> Outcome | Parked:  # noqa: ANN401 - of its Config
+        """Do the work; a raised exception is a failure (see `classify`)."""
+
+    async def cancel(self, ctx: ToolContext) -> None:
+        """Stop what cancelling the task alone would not stop."""
+
+
+class ToolError(NoetlError):
+    """A task failed; the kind decides whether another try is worth it."""
+
+    def __init__(  # noqa: PLR0913 - the facts of one error
+        self,
+        kind: str,
+        code: str,
+        message: str,
+        *,
+        retryable: bool | None = None,
+        status_code: int | None = None,
+        retry_after_s: float | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        if kind not in ERROR_KINDS:
+            raise ValueError(f"{kind} is not a kind of error")
+        super().__init__(message, code=code)
+        self.kind = kind
+        self.is_retryable = kind in RETRYABLE_KINDS if retryable is None else retryable
+        self.status_code = status_code
+        self.retry_after_s = retry_after_s
+        self.details = details
+
+    def as_map(self) -> dict[str, Any]:
+        """The error as rules, events and pages show it."""
+        return {
+            "kind": self.kind,
+            "code": self.code,
+            "message": bounded(self.message),
+            "retryable": self.is_retryable,
+            "status_code": self.status_code,
+            "retry_after_s": self.retry_after_s,
+            "details": None if self.details is None else dict(self.details),
+        }
+
+
+def bounded(text: str, most: int = MESSAGE_BYTES) -> str:
+    """The text cut to a number of bytes."""
+    raw = text.encode("utf-8", "replace")
+    if len(raw) <= most:
+        return text
+    return raw[: most - len(_CUT.encode())].decode("utf-8", "ignore") + _CUT
+
+
+def missing_extra(kind: str, extra: str) -> ToolError:
+    """The error of a kind whose packages are not installed."""
+    message = f'kind {kind} needs the extra: pip install "noetl[{extra}]"'
+    return ToolError("config", "missing_extra", message)
+
+
+# The first row whose class fits; more special classes stand first.
+_ORIGINS: Final[tuple[tuple[type[BaseException], str, str, bool | None], ...]] = (
+    (asyncio.CancelledError, "cancelled", "cancelled", None),
+    (TimeoutError, "timeout", "tool_timeout", None),
+    (ssl.SSLError, "connection", "TLS_ERROR", False),
+    (socket.gaierror, "connection", "DNS_ERROR", None),
+    (ConnectionRefusedError, "connection", "CONN_REFUSED", None),
+    (ConnectionError, "connection", "CONN_RESET", None),
+    (PermissionError, "storage_access", "permission_denied", None),
+    (MemoryError, "limit", "memory_limit", None),
+    (msgspec.ValidationError, "schema", "invalid_shape", None),
+    (msgspec.DecodeError, "parse", "invalid_json", None),
+    (UnicodeDecodeError, "parse", "invalid_text", None),
+    (sqlite3.IntegrityError, "db_constraint", "SQLITE_CONSTRAINT", None),
+    (sqlite3.Error, "db_error", "SQLITE_ERROR", None),
+)
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
+
+
+def classify(fault: BaseException) -> dict[str, Any]:
+    """The error map of any exception that left a tool."""
+    return _as_error(fault).as_map()
+
+
+def _as_error(fault: BaseException) -> ToolError:
+    if isinstance(fault, ToolError):
+        return fault
+    said = str(fault) or type(fault).__name__
+    if isinstance(fault, TemplateFailure):
+        return ToolError("template", fault.code, said)
+    if isinstance(fault, OSError) and fault.errno in _FULL:
+        return ToolError("storage_quota", "disk_full", said)
+    for cls, kind, code, retryable in _ORIGINS:
+        if isinstance(fault, cls):
+            return ToolError(kind, code, said, retryable=retryable)
+    if isinstance(fault, NoetlError):
+        return ToolError("internal", fault.code, said, retryable=fault.retryable)
+    return ToolError("internal", "internal", f"{type(fault).__name__}: {said}")
+
+
+class _Rendered(Reader):
+    """Reads a configuration whose templates were rendered: its texts are data."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        super().__init__(Document("", root, Findings()))
+
+    def text(self, text: str, place: Place, role: str) -> bool:
+        """No text is a template any more."""
+        del text, place, role
+        return False
+
+    def condition(self, text: str, place: Place, role: str) -> None:
+        """Conditions are the pipeline's affair."""
+
+    def walk(self, value: object, place: Place, role: str) -> None:
+        """No text is a template any more."""
+
+
+def read_config(cls: type[Task], config: Mapping[str, Any]) -> Any:  # noqa: ANN401 - an instance of cls
+    """The rendered configuration as its model; faults name their fields."""
+    reader = _Rendered(config)
+    made = Of(cls).read(dict(config), ROOT, reader)
+    faults = [
+        {"field": item.pointer, "message": item.message}
+        for item in reader.findings.sorted()
+        if item.severity == "error"
+    ]
+    if faults:
+        told = "; ".join(f"{item['field'] or '/'}: {item['message']}" for item in faults)
+        raise ToolError("config", "invalid_config", told, details={"fields": faults})
+    return made
+
+
+async def run_tool(tool: Tool, config: Mapping[str, Any], ctx: ToolContext) -> Outcome | Parked:
+    """The border of every tool: check, run within the deadline, translate, redact."""
+    try:
+        model = read_config(tool.Config, config)
+        async with asyncio.timeout_at(ctx.deadline):
+            outcome = await tool.run(model, ctx)
+    except asyncio.CancelledError:
+        await tool.cancel(ctx)
+        raise
+    except Exception as fault:  # noqa: BLE001 - the border: any failure of a tool is an outcome
+        if isinstance(fault, TimeoutError):
+            await tool.cancel(ctx)
+        outcome = failed(fault)
+    return outcome if isinstance(outcome, Parked) else redacted(outcome, ctx.redactor)
+
+
+def failed(fault: BaseException) -> Outcome:
+    """The outcome of an exception."""
+    error = classify(fault)
+    details = error["details"] or {}
+    py = None
+    if "traceback" in details:
+        py = {"exception": details.get("exception"), "traceback": details["traceback"]}
+    return Outcome(status="error", error=error, py=py)
+
+
+def redacted(outcome: Outcome, redactor: Redactor) -> Outcome:
+    """The outcome without secrets."""
+    clean = redactor.redact_value
+    return replace(
+        outcome,
+        data=clean(outcome.data),
+        error=clean(outcome.error),
+        http=clean(outcome.http),
+        pg=clean(outcome.pg),
+        py=clean(outcome.py),
+    )

@@ -1,0 +1,1 @@
+"""Child interpreters: `pool` keeps them warm, `child` is what runs in them."""

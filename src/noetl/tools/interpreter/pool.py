@@ -1,0 +1,194 @@
+"""Warm child interpreters: one trust domain each, reused until they show wear."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import py_compile
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from noetl.tools.interpreter.runner import CHILD, Died, Job, Runner
+from noetl.tools.interpreter.sandbox import Sandbox, Walls, clean_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from noetl.tools.interpreter.frames import Done
+    from noetl.tools.interpreter.limits import Limits
+
+MOST_COMMANDS: Final = 1_000
+MOST_AGE_S: Final = 30 * 60.0
+MOST_IDLE_S: Final = 10 * 60.0
+MOST_GROWTH_BYTES: Final = 64 << 20
+
+Key = tuple[str, "Limits", Walls]
+
+
+@dataclass(slots=True)
+class Counts:
+    """What the pool did so far."""
+
+    started: int = 0
+    reused: int = 0
+    retired: dict[str, int] = field(default_factory=dict)
+
+
+class Interpreters:
+    """The children of one worker."""
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        environ: Mapping[str, str],
+        *,
+        slots: int = 4,
+        spares: int = 1,
+        python: str = sys.executable,
+    ) -> None:
+        """Nothing starts before `warm_up` or the first command."""
+        self.sandbox = sandbox
+        self.counts = Counts()
+        self._environment = clean_environment(environ)
+        self._python = python
+        self._slots = asyncio.Semaphore(slots)
+        self._most_idle = slots
+        self._most_spares = spares
+        self._idle: dict[Key, list[Runner]] = {}
+        self._spares: list[Runner] = []
+        self._timers: dict[Runner, asyncio.TimerHandle] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._root: Path | None = None
+        self._is_closed = False
+        with contextlib.suppress(OSError):  # a read-only install has it, or compiles each time
+            py_compile.compile(str(CHILD), quiet=2)
+
+    async def run(self, job: Job) -> Done:
+        """Run one command in a child of its domain; a failed child is ended, never reused."""
+        async with self._slots:
+            key = (job.domain, job.limits, job.walls)
+            runner = await self._take(key, job)
+            try:
+                done = await runner.run(job)
+            except Died:
+                await asyncio.shield(self._retire(runner, "died", grace_s=0))
+                raise
+            except BaseException:
+                await asyncio.shield(self._retire(runner, "cancelled"))
+                raise
+            self._give_back(key, runner, job)
+            return done
+
+    async def warm_up(self) -> None:
+        """Start the spare children and wait for them."""
+        self._top_up()
+        await asyncio.gather(*(runner.ready() for runner in self._spares))
+
+    async def close(self) -> None:
+        """End every child and remove their folders."""
+        self._is_closed = True
+        idle = [runner for group in self._idle.values() for runner in group]
+        self._idle.clear()
+        spares, self._spares = self._spares, []
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        await asyncio.gather(*(runner.end(grace_s=0) for runner in (*idle, *spares)))
+        if self._ending:
+            await asyncio.gather(*self._ending)
+        if self._root is not None:
+            shutil.rmtree(self._root, ignore_errors=True)
+            self._root = None
+
+    async def _take(self, key: Key, job: Job) -> Runner:
+        group = self._idle.get(key, [])
+        while group and not job.is_fresh:
+            runner = group.pop()
+            self._timers.pop(runner).cancel()
+            if runner.is_alive and not self._wear(runner):
+                self.counts.reused += 1
+                return runner
+            self._end_later(runner, self._wear(runner) or "died")
+        runner = self._spare() if job.walls == Walls() else self._start(job.walls)
+        try:
+            await runner.ready()
+            await runner.limit(job.limits)
+        except BaseException:
+            await asyncio.shield(self._retire(runner, "start", grace_s=0))
+            raise
+        return runner
+
+    def _spare(self) -> Runner:
+        while self._spares:
+            runner = self._spares.pop(0)
+            if runner.is_alive:
+                asyncio.get_running_loop().call_soon(self._top_up)
+                return runner
+            self._end_later(runner, "died")
+        asyncio.get_running_loop().call_soon(self._top_up)
+        return self._start(Walls())
+
+    def _top_up(self) -> None:
+        while len(self._spares) < self._most_spares and not self._is_closed:
+            self._spares.append(self._start(Walls()))
+
+    def _start(self, walls: Walls) -> Runner:
+        if self._root is None:
+            self._root = Path(tempfile.mkdtemp(prefix="noetl-"))
+            self._root.chmod(0o711)
+        work = Path(tempfile.mkdtemp(dir=self._root))
+        self.counts.started += 1
+        return Runner(self.sandbox.confine(walls, work), work, self._environment, self._python)
+
+    def _give_back(self, key: Key, runner: Runner, job: Job) -> None:
+        wear = "fresh" if job.is_fresh else self._wear(runner)
+        if wear or self._is_closed:
+            self._end_later(runner, wear or "closed")
+            return
+        self._idle.setdefault(key, []).append(runner)
+        loop = asyncio.get_running_loop()
+        self._timers[runner] = loop.call_later(MOST_IDLE_S, self._expire, key, runner)
+        if len(self._timers) > self._most_idle:
+            self._evict()
+
+    def _wear(self, runner: Runner) -> str:
+        """Why a child is not used again, if it is not."""
+        if runner.is_dirty:
+            return "left_over"
+        if runner.commands >= MOST_COMMANDS:
+            return "commands"
+        if runner.growth_bytes > MOST_GROWTH_BYTES:
+            return "memory"
+        if asyncio.get_running_loop().time() - runner.born > MOST_AGE_S:
+            return "age"
+        return ""
+
+    def _evict(self) -> None:
+        """End the child that was idle longest."""
+        oldest = next(iter(self._timers))
+        key = next(key for key, group in self._idle.items() if oldest in group)
+        self._expire(key, oldest)
+
+    def _expire(self, key: Key, runner: Runner) -> None:
+        self._timers.pop(runner).cancel()
+        group = self._idle[key]
+        group.remove(runner)
+        if not group:
+            del self._idle[key]
+        self._end_later(runner, "idle")
+
+    def _end_later(self, runner: Runner, reason: str) -> None:
+        task = asyncio.get_running_loop().create_task(self._retire(runner, reason, grace_s=0))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def _retire(self, runner: Runner, reason: str, *, grace_s: float | None = None) -> None:
+        self.counts.retired[reason] = self.counts.retired.get(reason, 0) + 1
+        if grace_s is None:
+            await runner.end()
+        else:
+            await runner.end(grace_s=grace_s)

@@ -1,0 +1,90 @@
+"""The table of kinds: built-ins, and plug-ins from entry points of group `noetl.tools`."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, Final
+
+from noetl.dsl.tasks.task import Task
+from noetl.tools.base import Tool, Traits
+from noetl.tools.noop import NoopTool
+from noetl.tools.python import PythonTool
+from noetl.tools.shell import ShellTool
+from noetl.tools.sqlite import SqliteTool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from importlib.metadata import EntryPoint
+    from pathlib import Path
+
+    from noetl.tools.interpreter.pool import Interpreters
+    from noetl.tools.interpreter.process import Processes
+
+GROUP: Final = "noetl.tools"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What the built-in tools are made of."""
+
+    interpreters: Interpreters
+    processes: Processes
+    data_roots: tuple[Path, ...] = ()
+    shell: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """Every kind that this process can run, and the plug-ins that it cannot."""
+
+    tools: Mapping[str, Tool]
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+
+def builtins(parts: Parts) -> dict[str, Tool]:
+    """The kinds that come with NoETL."""
+    made: list[Tool] = [
+        PythonTool(parts.interpreters),
+        ShellTool(parts.processes, is_on=parts.shell),
+        NoopTool(),
+        SqliteTool(parts.data_roots),
+    ]
+    return {tool.kind: tool for tool in made}
+
+
+def with_plugins(known: Mapping[str, Tool], found: Iterable[EntryPoint] | None = None) -> Registry:
+    """The built-ins and the plug-ins; a bad plug-in is listed, never fatal."""
+    tools = dict(known)
+    failed: dict[str, str] = {}
+    for entry in sorted(entry_points(group=GROUP) if found is None else found, key=str):
+        try:
+            tool = _made(entry.load())
+        except Exception as fault:  # noqa: BLE001 - a plug-in may raise anything when it is imported
+            failed[entry.name] = f"{type(fault).__name__}: {fault}"
+            continue
+        if tool.kind in tools:
+            failed[entry.name] = f"the kind {tool.kind} exists already"
+        else:
+            tools[tool.kind] = tool
+    return Registry(tools, failed)
+
+
+def _made(cls: Any) -> Tool:  # noqa: ANN401 - what the entry point names
+    """An instance of a tool class that keeps the protocol."""
+    if not inspect.isclass(cls):
+        raise TypeError("the entry point is not a class")
+    for name, kind in (("kind", str), ("traits", Traits)):
+        if not isinstance(getattr(cls, name, None), kind):
+            raise TypeError(f"`{name}` must be {kind.__name__}")
+    config = getattr(cls, "Config", None)
+    if not (inspect.isclass(config) and issubclass(config, Task)):
+        raise TypeError("`Config` must be a model of noetl.dsl.tasks")
+    for name in ("run", "cancel"):
+        if not inspect.iscoroutinefunction(getattr(cls, name, None)):
+            raise TypeError(f"`{name}` must be an async method")
+    tool = cls()
+    if not isinstance(tool, Tool):
+        raise TypeError("the class is no tool")
+    return tool

@@ -1,0 +1,99 @@
+"""SQL on files under the data roots."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from noetl.tools.base import ToolContext, run_tool
+from noetl.tools.sqlite import SqliteTool
+
+
+def run(root, **config):
+    async def one():
+        ctx = ToolContext(
+            execution_id="1", step="s", command_id="c", idempotency_key="k",
+            deadline=asyncio.get_running_loop().time() + config.pop("within", 20),
+        )  # fmt: skip
+        return await run_tool(
+            SqliteTool((root,)), {"kind": "sqlite", "path": "a.db", **config}, ctx
+        )
+
+    return asyncio.run(one())
+
+
+def test_the_last_rows_are_on_top_and_every_statement_has_its_own(tmp_path):
+    text = (
+        "create table t (a integer, b blob); insert into t values (1, x'00ff') returning a;"
+        "select * from t"
+    )
+    data = run(tmp_path, command=text).data
+    assert data["rows"] == [{"a": 1, "b": "AP8="}]
+    assert data["command_1"] == {
+        "columns": ["a"], "rows": [{"a": 1}], "row_count": 1, "affected_rows": 1,
+    }  # fmt: skip
+    assert data["command_2"]["rows"] == data["rows"]
+
+
+def test_an_empty_select_lists_its_columns(tmp_path):
+    data = run(tmp_path, query="select 1 as a, 2 as b where 0", as_objects=False).data
+    assert (data["columns"], data["rows"], data["row_count"]) == (["a", "b"], [], 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "params"),
+    [("select ? as v", ["'; drop table t"]), ("select :v as v", {"v": "'; drop table t"})],
+)
+def test_params_are_data(tmp_path, text, params):
+    assert run(tmp_path, sql=text, params=params).data["rows"] == [{"v": "'; drop table t"}]
+
+
+def test_params_need_a_single_statement(tmp_path):
+    assert run(tmp_path, command="select 1; select 2", params=[1]).error["code"] == "invalid_config"
+
+
+def test_a_failing_statement_rolls_everything_back(tmp_path):
+    run(tmp_path, command="create table t (a integer primary key)")
+    error = run(tmp_path, commands=["insert into t values (1)", "insert into t values (1)"]).error
+    assert (error["kind"], error["details"]) == ("db_constraint", {"index": 1})
+    assert run(tmp_path, command="select count(*) n from t").data["rows"] == [{"n": 0}]
+
+
+@pytest.mark.parametrize("path", ["../x.db", "/etc/x.db", "sub/../../x.db"])
+def test_a_file_outside_the_roots_is_refused(tmp_path, path):
+    error = run(tmp_path / "root", path=path, command="select 1").error
+    assert (error["kind"], error["code"]) == ("storage_access", "outside_data_roots")
+
+
+def test_a_link_out_of_the_roots_is_refused(tmp_path):
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "a.db").symlink_to(tmp_path / "b.db")
+    assert run(tmp_path / "root", command="select 1").error["code"] == "outside_data_roots"
+
+
+def test_attaching_another_file_is_refused(tmp_path):
+    error = run(tmp_path, command=f"attach '{tmp_path}/../x.db' as x").error
+    assert error["kind"] == "storage_access"
+
+
+def test_a_worker_without_roots_runs_no_file_database():
+    async def one():
+        ctx = ToolContext(execution_id="1", step="s", command_id="c", idempotency_key="k")
+        return await run_tool(SqliteTool(()), {"kind": "sqlite", "path": "a", "sql": "1"}, ctx)
+
+    assert asyncio.run(one()).error["code"] == "no_data_root"
+
+
+def test_too_many_rows_are_refused(tmp_path):
+    assert run(tmp_path, command="values (1), (2), (3)", max_rows=2).error["code"] == "row_limit"
+
+
+def test_a_runaway_statement_is_interrupted(tmp_path):
+    text = "with recursive c(x) as (select 1 union all select x + 1 from c) select count(*) from c"
+    assert run(tmp_path, command=text, within=0.2).error["code"] == "tool_timeout"
+
+
+def test_a_script_in_place_is_run(tmp_path):
+    script = {"source": {"type": "inline", "code": "select 7 as n"}}
+    assert run(tmp_path, script=script).data["rows"] == [{"n": 7}]
