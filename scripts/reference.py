@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from noetl.cli.failures import FAILURES
 from noetl.cli.reference import cli_reference
 from noetl.dsl.schema import kinds, schema
 from noetl.settings import SETTINGS
@@ -49,6 +50,24 @@ def page(title: str, *lines: str) -> str:
     return "\n".join((f"# {title}", "", NOTE, "", *lines, ""))
 
 
+def errors_page() -> str:
+    """The codes that a failing command prints."""
+    rows = (
+        f'| <a id="{code}"></a>`{code}` | {failure.exit_code} | {failure.status} '
+        f"| {failure.meaning} |"
+        for code, failure in FAILURES.items()
+    )
+    return page(
+        "Errors",
+        "A command that fails prints `error[code]: message` and a hint, or one JSON object.",
+        "Findings in documents have [codes of their own](dsl-errors.md).",
+        "",
+        "| code | exit code | HTTP status | meaning |",
+        "|---|---|---|---|",
+        *rows,
+    )
+
+
 def language_page(kind: str) -> Callable[[], str]:
     """The reference of one kind of document."""
     return lambda: page(kind, *language.kind_lines(kind))
@@ -62,6 +81,7 @@ def schema_page(kind: str) -> Callable[[], str]:
 PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/settings.md": settings_page,
     "docs/reference/cli.md": cli_reference,
+    "docs/reference/errors.md": errors_page,
     "docs/reference/dsl-errors.md": lambda: page("Codes of the language", *language.code_lines()),
     "docs/reference/tools.md": lambda: page("Tools", *language.tool_lines()),
     "docs/reference/templates.md": lambda: page("Filters and tests", *language.template_lines()),
