@@ -103,7 +103,12 @@ def test_each_ending_has_its_exit_code_and_json_errors_leave_stdout_empty(noetl,
 
 def test_an_interrupt_ends_with_130(folder):
     os.mkfifo(folder / "slow.yaml")
-    words = [BIN / "noetl", "validate", "slow.yaml"]
+    # A test run in the background ignores SIGINT, and so would its children.
+    heeding = (
+        "import os, signal, sys;"
+        "signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    words = [sys.executable, "-c", heeding, BIN / "noetl", "validate", "slow.yaml"]
     with (
         subprocess.Popen(words, cwd=folder, env=ENV, stderr=subprocess.PIPE) as process,
         # Opening returns when the command has opened its end: it now waits for text.
