@@ -55,7 +55,8 @@ def main() -> int:
     for record in records:
         verdict = "ok" if record["correct"] else "OVER THE LIMIT"
         limit = f" (limit {record['limit']})" if "limit" in record else ""
-        sys.stderr.write(f"{record['name']}: {record['p50']} {record['unit']}{limit} {verdict}\n")
+        figures = f"{record['p50']} {record['unit']}, best {record['best']}"
+        sys.stderr.write(f"{record['name']}: {figures}{limit} {verdict}\n")
     return 0 if all(record["correct"] for record in records) else 1
 
 
