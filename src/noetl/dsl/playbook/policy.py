@@ -15,6 +15,7 @@ from noetl.dsl.shape import (
     Of,
     OlderKey,
     Text,
+    WhenThen,
     choice,
     key,
     model,
@@ -22,12 +23,12 @@ from noetl.dsl.shape import (
 from noetl.dsl.shape.reader import SERVER
 from noetl.dsl.shape.units import Condition, Duration
 from noetl.dsl.tasks.task import RuleShape
-from noetl.dsl.yaml import Place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from noetl.dsl.shape.reader import Reader
+    from noetl.dsl.yaml import Place
 
 
 @model
@@ -53,45 +54,16 @@ class _AdmitWhen(Model):
     then: Admission = key(Of(Admission), "the verdict")
 
 
-@model
-class _AdmitThen(Model):
-    """The body of `else`."""
+class _AdmitRuleShape(WhenThen):
+    """A rule of admission."""
 
-    then: Admission = key(Of(Admission), "the verdict")
-
-
-class _AdmitRuleShape:
-    """`{when, then: {allow}}` or `{else: {then: {allow}}}`."""
+    def __init__(self) -> None:
+        super().__init__(_AdmitWhen, Admission)
 
     def read(self, value: Any, place: Place, reader: Reader) -> AdmitRule:  # noqa: ANN401 - see Shape
-        """Read either form."""
-        if isinstance(value, dict) and "else" in value:
-            body, where = value["else"], Place(value, "else", place)
-            for name in value:
-                if name != "else" and not name.startswith("x-"):
-                    reader.report("DSL030", f"unknown key `{name}` beside `else`",
-                                  Place(value, name, place), on_key=True)  # fmt: skip
-            if isinstance(body, dict) and "then" in body:
-                return AdmitRule(allow=Of(_AdmitThen).read(body, where, reader).then.allow)
-            return AdmitRule(allow=Of(Admission).read(body, where, reader).allow)
-        rule = Of(_AdmitWhen).read(value, place, reader)
-        return AdmitRule(when=rule.when, allow=rule.then.allow)
-
-    def schema(self, definitions: Definitions) -> JsonSchema:
-        """Either form."""
-        body = {"anyOf": [Of(_AdmitThen).schema(definitions), Of(Admission).schema(definitions)]}
-        last = {
-            "type": "object",
-            "required": ["else"],
-            "properties": {"else": body},
-            "patternProperties": {"^x-": True},
-            "additionalProperties": False,
-        }
-        return {"anyOf": [Of(_AdmitWhen).schema(definitions), last]}
-
-    def words(self) -> str:
-        """An admission rule."""
-        return "rule {when, then: {allow}} or {else}"
+        """Read any of the accepted forms into one rule."""
+        when, then = self.parts(value, place, reader)
+        return AdmitRule(when=when, allow=then.allow)
 
 
 @model

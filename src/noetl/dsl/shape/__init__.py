@@ -32,6 +32,7 @@ from noetl.dsl.shape.containers import (
     ByType,
     ListOf,
     MapOf,
+    WhenThen,
 )
 from noetl.dsl.shape.leaves import (
     NAME_PATTERN,
@@ -74,6 +75,7 @@ __all__ = [
     "OlderKey",
     "Shape",
     "Text",
+    "WhenThen",
     "any_case_pattern",
     "blank",
     "blank_of",

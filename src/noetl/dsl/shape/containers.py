@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from noetl.dsl.shape.base import Definitions, JsonSchema, Shape, blank_of
+from noetl.dsl.shape.base import Definitions, JsonSchema, Model, Of, Shape, blank_of
 from noetl.dsl.shape.leaves import NAME, NAME_PATTERN
 from noetl.dsl.shape.reader import Reader, type_name
 from noetl.dsl.yaml import Place
@@ -134,3 +134,52 @@ _TYPE_KEYS = {
     "a list": "list",
     "a map": "map",
 }
+
+
+class WhenThen:
+    """A rule: `{when, then}` or `{then}`, and last `{else: {then: ...}}` or `{else: ...}`."""
+
+    def __init__(self, rule: type[Model], body: type[Model]) -> None:
+        self.documented = rule
+        self._body = body
+
+    def parts(self, value: Any, place: Place, reader: Reader) -> tuple[Any, Any]:  # noqa: ANN401 - see Shape
+        """The condition (none: always) and what follows, whatever the form."""
+        if not isinstance(value, dict) or "else" not in value:
+            rule = Of(self.documented).read(value, place, reader)
+            return rule.when, rule.then
+        _alone(value, "else", place, reader)
+        body, where = value["else"], Place(value, "else", place)
+        if isinstance(body, dict) and "then" in body:
+            _alone(body, "then", where, reader)
+            body, where = body["then"], Place(body, "then", where)
+        return None, Of(self._body).read(body, where, reader)
+
+    def schema(self, definitions: Definitions) -> JsonSchema:
+        """Any of the forms."""
+        body = Of(self._body).schema(definitions)
+        last = _closed("else", {"anyOf": [_closed("then", body), body]})
+        return {"anyOf": [Of(self.documented).schema(definitions), last]}
+
+    def words(self) -> str:
+        """A rule."""
+        return "rule {when, then} or {else}"
+
+
+def _alone(value: dict[str, Any], name: str, place: Place, reader: Reader) -> None:
+    """Refuse every key beside one."""
+    for other in value:
+        if other != name and not other.startswith("x-"):
+            message = f"unknown key `{other[:80]}` beside `{name}`"
+            reader.report("DSL030", message, Place(value, other, place), on_key=True)
+
+
+def _closed(name: str, schema: JsonSchema) -> JsonSchema:
+    """A map with one key."""
+    return {
+        "type": "object",
+        "required": [name],
+        "properties": {name: schema},
+        "patternProperties": {"^x-": True},
+        "additionalProperties": False,
+    }

@@ -21,6 +21,7 @@ from noetl.dsl.shape import (
     Of,
     OlderKey,
     Text,
+    WhenThen,
     choice,
     key,
     model,
@@ -28,12 +29,12 @@ from noetl.dsl.shape import (
 )
 from noetl.dsl.shape.reader import RULE, TASK_SET, WORKER
 from noetl.dsl.shape.units import Condition, Duration, SetMap, Size
-from noetl.dsl.yaml import Place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from noetl.dsl.shape.reader import Reader
+    from noetl.dsl.yaml import Place
 
 MOST_RULES = 100
 INLINE_MOST = 65_536
@@ -91,54 +92,16 @@ class RuleForm(Model):
     then: Action = key(Of(Action), "what to do then")
 
 
-@model
-class _Then(Model):
-    """The body of `else`."""
+class RuleShape(WhenThen):
+    """A rule over the outcome of a task."""
 
-    then: Action = key(Of(Action), "what to do otherwise")
-
-
-@model
-class _Else(Model):
-    """The last rule: matches when no other did."""
-
-    otherwise: Any = key(Data(), "what to do when no rule matched", name="else")
-
-
-class RuleShape:
-    """`{when, then}`, `{then}`, `{else: {then: ...}}` or `{else: {do, set}}`."""
-
-    documented: ClassVar[type[Model]] = RuleForm
+    def __init__(self) -> None:
+        super().__init__(RuleForm, Action)
 
     def read(self, value: Any, place: Place, reader: Reader) -> Rule:  # noqa: ANN401 - see Shape
         """Read any of the accepted forms into one rule."""
-        if isinstance(value, dict) and "else" in value:
-            Of(_Else).read(value, place, reader)
-            body = value["else"]
-            where = Place(value, "else", place)
-            if isinstance(body, dict) and "then" in body:
-                then = Of(_Then).read(body, where, reader).then
-            else:
-                then = Of(Action).read(body, where, reader)
-            return Rule(when=None, then=then, place=place)
-        rule = Of(RuleForm).read(value, place, reader)
-        return Rule(when=rule.when, then=rule.then, place=place)
-
-    def schema(self, definitions: Definitions) -> JsonSchema:
-        """Any of the accepted forms."""
-        otherwise = {"anyOf": [Of(_Then).schema(definitions), Of(Action).schema(definitions)]}
-        last = {
-            "type": "object",
-            "required": ["else"],
-            "properties": {"else": otherwise},
-            "patternProperties": {"^x-": True},
-            "additionalProperties": False,
-        }
-        return {"anyOf": [Of(RuleForm).schema(definitions), last]}
-
-    def words(self) -> str:
-        """A rule."""
-        return "rule {when, then} or {else}"
+        when, then = self.parts(value, place, reader)
+        return Rule(when=when, then=then, place=place)
 
 
 @model
