@@ -3,6 +3,7 @@
 The promise is a second; the tests allow three, because the machine may be busy.
 """
 
+import sys
 import time
 
 import pytest
@@ -52,7 +53,8 @@ BOMBS = {
 def test_a_document_made_to_be_slow_is_answered_in_time(name: str) -> None:
     before = time.process_time()
     parse(HEAD + BOMBS[name])
-    assert time.process_time() - before < MOST_SECONDS
+    traced = 4 if sys.gettrace() else 1  # measuring coverage costs time of its own
+    assert time.process_time() - before < MOST_SECONDS * traced
 
 
 @pytest.mark.parametrize(

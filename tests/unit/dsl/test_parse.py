@@ -672,6 +672,19 @@ def test_code_in_the_workbook_is_parsed_too() -> None:
     assert [item.code for item in parse(text).errors] == ["DSL044"]
 
 
+def test_an_event_name_read_by_subscript_is_checked_too() -> None:
+    text = steps("""\
+    - {step: start, next: {arcs: [{step: end, when: "event['name'] == 'oops'"}]}}
+    """)
+    assert [item.code for item in parse(text).diagnostics] == ["DSL115"]
+
+
+def test_code_with_too_many_templates_is_a_finding() -> None:
+    code = "{{ workload.a }}" * 1_001
+    text = steps(f'- {{step: s, tool: {{kind: python, code: "{code}"}}}}\n')
+    assert [item.code for item in parse(text).errors] == ["DSL043"]
+
+
 def test_a_template_in_a_block_text_is_located_at_its_line() -> None:
     text = steps("""\
     - step: s

@@ -5,6 +5,7 @@ import tracemalloc
 
 import pytest
 
+from noetl.dsl.diagnostics import MOST_DIAGNOSTICS
 from noetl.dsl.yaml import MOST_BYTES, MOST_NODES, Map, Place, Seq, load, pointer_of
 
 MIB = 1024 * 1024
@@ -202,3 +203,9 @@ def test_a_bomb_is_refused_fast_and_in_little_memory(text: str) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 20 * MIB
+
+
+def test_findings_past_the_cap_are_counted() -> None:
+    document = load("".join(f"a: {index}\n" for index in range(MOST_DIAGNOSTICS + 3)))
+    assert len(document.findings.sorted()) == MOST_DIAGNOSTICS
+    assert document.findings.overflow == 2
