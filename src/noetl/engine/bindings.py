@@ -7,21 +7,12 @@ from typing import TYPE_CHECKING, Any
 from noetl.dsl.scope import Names, Scope
 from noetl.dsl.template import View
 from noetl.dsl.views import StepResult, StepView
+from noetl.engine.writes import write_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from noetl.dsl.playbook import Step
-
-
-def write_at(target: dict[str, Any], path: str, value: object) -> None:
-    """Write into nested maps; the maps on the way are copied, so that nobody else's change."""
-    *parents, last = path.split(".")
-    for name in parents:
-        inner = target.get(name)
-        target[name] = dict(inner) if isinstance(inner, dict) else {}
-        target = target[name]
-    target[last] = value
 
 
 class Bindings:

@@ -8,6 +8,7 @@ from noetl.dsl.views import Form, StepResult
 from noetl.engine import events as ev
 from noetl.engine.state import Command, LoopState, Timer
 from noetl.engine.tokens import enter, leave, skip_over
+from noetl.engine.writes import write_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -188,22 +189,10 @@ def _stop_everything(state: State) -> None:
 
 def _written(state: State, event: ev.CtxUpdated) -> None:
     for path, value in event.ctx.items():
-        _write(state.ctx, path, value)
+        write_at(state.ctx, path, value)
     step = state.step(event.step)
     for path, value in event.of_step.items():
-        _write(step.writes, path, value)
-
-
-def _write(target: dict[str, object], path: str, value: object) -> None:
-    *parents, last = path.split(".")
-    for name in parents:
-        inner = target.get(name)
-        if not isinstance(inner, dict):
-            inner = target[name] = {}
-        else:
-            inner = target[name] = dict(inner)
-        target = inner
-    target[last] = value
+        write_at(step.writes, path, value)
 
 
 # ---------------------------------------------------------------------------- loops

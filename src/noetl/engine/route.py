@@ -9,6 +9,7 @@ from noetl.dsl.views import Outcome, OutputView
 from noetl.engine import events as ev
 from noetl.engine.scope import outcome_names, scope_of
 from noetl.engine.work import template_error
+from noetl.engine.writes import with_writes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +52,7 @@ def finished(
             leaving.error = template_error(fault, name)
         else:
             first.append(ev.CtxUpdated(step=name, cause="set", **written))
-            ctx = {**state.ctx, **_top(written["ctx"], state.ctx)}
+            ctx = with_writes(state.ctx, written["ctx"])
     routing, writes = _routed(leaving, ctx)
     failed = leaving.error is not None
     handled = failed and any(arc.taken for arc in routing.arcs)
@@ -145,7 +146,7 @@ def _attempt(
             taken = is_true(value)
             if taken and plan.arc.set:
                 written = _writes(plan.arc.set, scope)
-                ctx = {**ctx, **_top(written["ctx"], ctx)}
+                ctx = with_writes(ctx, written["ctx"])
                 writes.append(ev.CtxUpdated(step=name, cause=f"arc:{plan.target}", **written))
         except TemplateFailure as fault:
             raise _ArcRaised(plan.number, template_error(fault, name)) from fault
@@ -180,25 +181,3 @@ def _writes(values: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, di
         elif target == "step":
             written["of_step"][path] = render(value, scope)
     return written
-
-
-def _top(written: Mapping[str, Any], ctx: Mapping[str, Any]) -> dict[str, Any]:
-    """The top-level keys of `ctx` after some writes."""
-    top: dict[str, Any] = {}
-    for path, value in written.items():
-        first, _, rest = path.partition(".")
-        if not rest:
-            top[first] = value
-            continue
-        inner = top.get(first, ctx.get(first))
-        inner = dict(inner) if isinstance(inner, dict) else {}
-        top[first] = _nested(inner, rest, value)
-    return top
-
-
-def _nested(box: dict[str, Any], path: str, value: object) -> dict[str, Any]:
-    first, _, rest = path.partition(".")
-    if not rest:
-        return {**box, first: value}
-    inner = box.get(first)
-    return {**box, first: _nested(inner if isinstance(inner, dict) else {}, rest, value)}

@@ -6,7 +6,8 @@ from noetl.dsl.playbook import Step
 from noetl.dsl.playbook.loop import Loop
 from noetl.dsl.template import compile_template
 from noetl.dsl.views import StepResult, StepView
-from noetl.engine.bindings import Bindings, write_at
+from noetl.engine.bindings import Bindings
+from noetl.engine.writes import write_at
 
 BOUND = {
     "workload": {"w": 1, "x": "workload"},

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from noetl.engine.bindings import write_at
 from noetl.engine.progress import Progress
+from noetl.engine.writes import write_at
 
 
 def test_a_write_stands_where_the_first_one_that_it_replaces_stood() -> None:
