@@ -1,11 +1,20 @@
 """NoETL runs playbooks; this is the map, one line per package in reading order.
 
 `errors` every error, with its code, exit status and hint.
+`ids` snowflakes: made, read, sharded.
+`clock` the only reader of time.
 `settings` the only reader of the environment.
 `telemetry` what the event log does not hold; today the redactor.
 `dsl` what the author wrote: text to a checked model, templates, schemas, graphs; pure.
 `engine` what should happen next: events, their fold, the decisions that follow; pure.
+`store` where facts live; only the server may import it.
+`bus` hints that wake workers, and word that a run was cancelled.
+`blobs` large bytes, named by `noetl://` references.
+`api` the contract between processes: wire models and the one client.
 `tools` what a step can do; user code runs in child interpreters.
+`server` the control plane: appends events, folds, decides, hands out commands.
+`worker` who does the work: claims, executes, reports.
+`local` everything on one machine, in one process.
 `cli` the `noetl` command.
 """
 

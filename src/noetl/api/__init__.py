@@ -1,0 +1,1 @@
+"""The contract between processes: wire models, problem bodies, and the one client."""

@@ -1,0 +1,1 @@
+"""Large bytes: results, loop items and artifacts, named by references."""

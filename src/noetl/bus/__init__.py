@@ -1,0 +1,1 @@
+"""Hints that wake workers; losing them costs time, never work."""

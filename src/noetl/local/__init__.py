@@ -1,0 +1,1 @@
+"""Everything on one machine: the same server and worker in one process."""

@@ -1,0 +1,1 @@
+"""The control plane: accepts work, appends events, folds, decides, hands out commands."""
