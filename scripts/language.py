@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from noetl.dsl.codes import CODES, severity_of
 from noetl.dsl.explain import explain, model_of
-from noetl.dsl.parse import KINDS
+from noetl.dsl.kinds import KINDS
 from noetl.dsl.shape import Fields, Model
 from noetl.dsl.tasks import KINDS as TOOLS
 from noetl.dsl.tasks.task import Task

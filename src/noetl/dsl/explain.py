@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from noetl.dsl.codes import CODES
-from noetl.dsl.parse import KINDS
+from noetl.dsl.kinds import KINDS
 from noetl.dsl.playbook.pipeline import WorkbookCall
 from noetl.dsl.playbook.step import Step
 from noetl.dsl.shape import ByType, Fields, Key, ListOf, MapOf, Model, Of, Shape

@@ -7,49 +7,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from noetl.dsl.check import check
 from noetl.dsl.diagnostics import START, Diagnostic, InvalidDocument
-from noetl.dsl.documents.credential import Credential
-from noetl.dsl.documents.mcp import McpServer
-from noetl.dsl.documents.testcase import PlaybookTest
-from noetl.dsl.documents.wasm import WasmPlaybook
+from noetl.dsl.kinds import KINDS, Kind
 from noetl.dsl.older.normal import Normaliser, TreeEditor
 from noetl.dsl.older.upgrade import Box, Report, Upgrade
-from noetl.dsl.playbook.document import PLAYBOOK_VERSIONS, Playbook
 from noetl.dsl.shape import Model, Of, nearest
 from noetl.dsl.shape.reader import Reader, Site
-from noetl.dsl.subscription.document import Subscription
 from noetl.dsl.yaml import ROOT, Map, Place, Seq, load, pointer_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from noetl.dsl.yaml import Document
-
-_BOTH = ("noetl.io/v1", "noetl.io/v2")
-_V2 = ("noetl.io/v2",)
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of document: its model and the versions it may name."""
-
-    name: str
-    model: type[Model]
-    versions: tuple[str, ...]
-
-
-KINDS: dict[str, Kind] = {
-    kind.name.lower(): kind
-    for kind in (
-        Kind("Playbook", Playbook, PLAYBOOK_VERSIONS),
-        Kind("Subscription", Subscription, _BOTH),
-        Kind("Credential", Credential, _BOTH),
-        Kind("WasmPlaybook", WasmPlaybook, _V2),
-        Kind("Mcp", McpServer, _BOTH),
-        Kind("PlaybookTest", PlaybookTest, _V2),
-    )
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,13 +85,13 @@ def _parse(source: str | bytes, plugins: frozenset[str]) -> Parsed:
     if kind is None or not isinstance(root, Map):
         return _parsed("", None, reader, document)
     normaliser = Normaliser(reader)
-    if kind.model is Playbook:
+    if kind.name == "Playbook":
         Upgrade(TreeEditor(), _reporter(reader)).playbook(root, document.text)
         normaliser.playbook(root)
     elif isinstance(metadata := root.get("metadata"), Map):
         Upgrade(TreeEditor(), _reporter(reader)).metadata(metadata)
     model: Model = Of(kind.model).read(root, ROOT, reader)
-    check(model, reader)
+    kind.check(model, reader)
     return _parsed(kind.name, model, reader, document, frozenset(normaliser.used))
 
 
@@ -192,11 +161,11 @@ def _version(root: Map, kind: Kind, reader: Reader) -> None:
     if not isinstance(version, str) or version in kind.versions:
         return
     place = Place(root, "apiVersion", ROOT)
-    if kind.model is Playbook and version == "noetl.io/v1":
+    if kind.name == "Playbook" and version == "noetl.io/v1":
         hint = "`noetl migrate FILE` rewrites it"
         reader.report("DSL022", "a Playbook of `noetl.io/v1` is not read", place, hint=hint)
         return
-    code = "subscription_api_version" if kind.model is Subscription else "DSL023"
+    code = "subscription_api_version" if kind.name == "Subscription" else "DSL023"
     hint = "use " + " or ".join(f"`{item}`" for item in kind.versions)
     reader.report(code, f"`{version[:80]}` is not a version of {kind.name}", place, hint=hint)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from noetl.dsl.parse import KINDS, Kind
+from noetl.dsl.kinds import KINDS, Kind
 from noetl.dsl.playbook.document import Playbook
 from noetl.dsl.shape import Definitions, Of, any_case_pattern
 

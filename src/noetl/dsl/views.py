@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from noetl.dsl.template import MISSING, View
+from noetl.dsl.template import MISSING, TemplateFailure, View
+from noetl.dsl.template.values import plain
 
 Form = Literal["single", "pipeline", "loop", "cursor", "child"]
 Status = Literal["ok", "error", "skipped"]
@@ -18,8 +19,97 @@ class Reference:
 
     ref: str
     store: str
+    kind: str = "result_ref"
     size: int | None = None
-    preview: object = None
+    sha256: str = ""
+    media_type: str = "application/json"
+    scope: str = "execution"
+    total: int | None = None
+    extracted: Any = None
+    preview: Any = None
+
+
+_NOTHING: Mapping[str, Any] = {}
+
+
+class NeedsObject(Exception):
+    """A template reads a value that lies elsewhere; fetch it and render again."""
+
+    def __init__(self, reference: Reference) -> None:
+        """Name the value."""
+        super().__init__(reference.ref)
+        self.reference = reference
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Stands in the place of a value that could not be fetched, and tells why."""
+
+    code: str
+    message: str
+
+
+class ObjectGone(TemplateFailure):
+    """A template reads a value that cannot be had: whoever reads it fails, not who wrote it."""
+
+    def __init__(self, why: Unreadable) -> None:
+        """Keep the code of the store."""
+        super().__init__(why.message)
+        self.code = why.code
+
+
+def value_of(reference: Reference, resolved: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a value of the author's own
+    """A value that lies elsewhere, once it was fetched."""
+    if reference.ref not in resolved:
+        raise NeedsObject(reference)
+    value = resolved[reference.ref]
+    if isinstance(value, Unreadable):
+        raise ObjectGone(value)
+    return value
+
+
+class Lazy(View):
+    """A value over the inline limit: what is known of it, else the value itself once fetched."""
+
+    __slots__ = ("_reference", "_resolved")
+
+    def __init__(self, reference: Reference, resolved: Mapping[str, Any] = _NOTHING) -> None:
+        self._reference = reference
+        self._resolved = resolved
+
+    def plain(self) -> object:
+        """The whole value."""
+        value: object = value_of(self._reference, self._resolved)
+        return value
+
+    def lookup(self, key: str) -> object:
+        """A facet, a part that is known without a fetch, or a part of the whole."""
+        facet = facet_of(self._reference, key)
+        if facet is not MISSING:
+            return facet
+        known = self._reference.extracted
+        if isinstance(known, Mapping) and key in known:
+            found: object = known[key]
+            return found
+        whole = self.plain()
+        return whole.get(key, MISSING) if isinstance(whole, Mapping) else MISSING
+
+    def is_truthy(self) -> bool:
+        """A value of that size is not empty."""
+        return True
+
+
+def facet_of(reference: Reference | None, key: str) -> object:
+    """One of the names that tell where a value lies."""
+    if not key.startswith("_"):
+        return MISSING
+    facets: dict[str, object] = {
+        "_ref": reference.ref if reference else MISSING,
+        "_store": reference.store if reference else "inline",
+        "_preview": reference.preview if reference else None,
+        "_size": reference.size if reference else None,
+    }
+    return facets.get(key, MISSING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +130,15 @@ class StepResult:
 class StepView(View):
     """`<step>` in a template: its data, with a few names that every view has."""
 
-    __slots__ = ("_result",)
+    __slots__ = ("_resolved", "_result")
 
-    def __init__(self, result: StepResult) -> None:
+    def __init__(self, result: StepResult, resolved: Mapping[str, Any] = _NOTHING) -> None:
         self._result = result
+        self._resolved = resolved
 
     def plain(self) -> object:
         """The data."""
-        return self._result.data
+        return plain(self._data())
 
     def lookup(self, key: str) -> object:
         """A facet, a key of the data, the data itself, or a value of the `step` scope."""
@@ -55,42 +146,48 @@ class StepView(View):
         if found is MISSING:
             found = self._of_data(key)
         if found is MISSING and key == "data":
-            return self._result.data
+            return self._data()
         if found is MISSING:
             found = self._result.writes.get(key, MISSING)
         if found is MISSING and key == "output":
-            return self._result.data
+            return self._data()
         return found
+
+    def _data(self) -> object:
+        reference = self._result.reference
+        return self._result.data if reference is None else Lazy(reference, self._resolved)
 
     def _facet(self, key: str) -> object:
         if not key.startswith("_"):
             return MISSING
-        result, reference = self._result, self._result.reference
-        facets: dict[str, object] = {
-            "_status": result.status,
-            "_error": result.error,
-            "_ref": reference.ref if reference else MISSING,
-            "_store": reference.store if reference else "inline",
-            "_preview": reference.preview if reference else None,
-            "_size": reference.size if reference else None,
-            "_execution_id": result.child_execution_id or MISSING,
-        }
-        return facets.get(key, MISSING)
+        result = self._result
+        match key:
+            case "_status":
+                return result.status
+            case "_error":
+                return result.error
+            case "_execution_id":
+                return result.child_execution_id or MISSING
+        return facet_of(result.reference, key)
 
     def _of_data(self, key: str) -> object:
         result = self._result
-        if result.form == "pipeline" and isinstance(result.data, Mapping):
-            return _of_tasks(result.data, key)
-        if isinstance(result.data, Mapping) and key in result.data:
-            value: object = result.data[key]
-            return value
         if result.form in {"loop", "cursor"}:
-            shown: dict[str, object] = {
-                "results": result.data,
-                "stats": result.stats,
-                "errors": list(result.errors),
-            }
-            return shown.get(key, MISSING)
+            shown: dict[str, object] = {"stats": result.stats, "errors": list(result.errors)}
+            if key in shown:
+                return shown[key]
+            if key == "results" and result.form == "loop":
+                return self._data()
+        data = self._data()
+        if isinstance(data, Lazy):
+            if result.form != "pipeline":
+                return MISSING if key == "data" and result.form == "loop" else data.lookup(key)
+            data = data.plain()
+        if result.form == "pipeline" and isinstance(data, Mapping):
+            return _of_tasks(data, key)
+        if isinstance(data, Mapping) and key in data:
+            value: object = data[key]
+            return value
         return MISSING
 
 
@@ -160,7 +257,7 @@ class OutputView(View):
 
     def plain(self) -> object:
         """The data: `{{ output }}` is what the tool returned."""
-        return self._outcome.data
+        return plain(self._outcome.data)
 
     def lookup(self, key: str) -> object:
         """A field of the envelope, else of the data."""

@@ -6,7 +6,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from noetl.dsl.parse import KINDS, parse
+from noetl.dsl.kinds import KINDS
+from noetl.dsl.parse import parse
 from noetl.dsl.schema import kinds, schema
 from noetl.dsl.yaml import load
 

@@ -52,6 +52,11 @@ def _keys(model: Model) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
 
 
+def check_playbook(playbook: Playbook, reader: Reader) -> None:
+    """Apply the rules over one Playbook."""
+    PlaybookCheck(playbook, reader).run()
+
+
 class PlaybookCheck:
     """The rules over one Playbook."""
 

@@ -42,7 +42,6 @@ MOST_STEPS = 2_000
 _TEN_SECONDS = (
     r"^([1-9][0-9]+(\.[0-9]+)?s|[0-9]*[1-9][0-9]*(\.[0-9]+)?(m|h|d)|[1-9][0-9]{4,}(\.[0-9]+)?ms)$"
 )
-PLAYBOOK_VERSIONS = ("noetl.io/v2", "noetl.io/v10")
 _MAP = Data(WORKER, only="map")
 _TEXT = Text(WORKER)
 

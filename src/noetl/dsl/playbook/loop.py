@@ -95,8 +95,8 @@ class CursorOptions(Model):
 class Cursor(Model):
     """Where a cursor loop claims its rows."""
 
-    kind: Literal["postgres", "duckdb", "nats"] = key(
-        choice("postgres", "duckdb", "nats"), "kind of source"
+    kind: Literal["postgres", "sqlite", "duckdb", "nats"] = key(
+        choice("postgres", "sqlite", "duckdb", "nats"), "kind of source"
     )
     auth: Any = key(
         ByType(text=Text(WORKER), map=Data(WORKER, only="map")), "credential", default=None,
@@ -107,6 +107,7 @@ class Cursor(Model):
     )
     params: Any = key(Data(WORKER), "values bound by the driver", default=None)
     database: str | None = key(Text(WORKER), "DuckDB file", default=None)
+    path: str | None = key(Text(WORKER), "SQLite file", default=None)
     stream: str | None = key(Text(WORKER), "NATS stream", default=None)
     consumer: str | None = key(Text(WORKER), "NATS consumer", default=None)
     options: CursorOptions | None = key(Of(CursorOptions), "limits", default=None)

@@ -102,7 +102,7 @@ class Constraint(Protocol):
         """The same condition as JSON Schema."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Model:
     """A frozen piece of a document; knows where it was written."""
 
@@ -113,6 +113,21 @@ class Model:
     extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     place: Place = dataclasses.field(default=ROOT, compare=False, repr=False)
 
+    def __eq__(self, other: object) -> bool:
+        """Equal when every key is, wherever they were written."""
+        if type(other) is not type(self):
+            return NotImplemented
+        compared = (item.name for item in dataclasses.fields(self) if item.compare)
+        return all(getattr(self, name) == getattr(other, name) for name in compared)
+
+    __hash__ = None  # type: ignore[assignment]  # its maps cannot be hashed either
+
+    def __repr__(self) -> str:
+        """Every key."""
+        shown = (item.name for item in dataclasses.fields(self) if item.repr)
+        parts = (f"{name}={getattr(self, name)!r}" for name in shown)
+        return f"{type(self).__name__}({', '.join(parts)})"
+
 
 _Class = TypeVar("_Class", bound=type)
 
@@ -120,7 +135,9 @@ _Class = TypeVar("_Class", bound=type)
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(key,))
 def model(cls: _Class) -> _Class:
     """Make a class of `key()` fields a frozen, slotted, keyword-only dataclass."""
-    return cast("_Class", dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(cls))
+    # Comparing and printing are inherited: generating them for every class costs at each start.
+    make = dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+    return cast("_Class", make(cls))
 
 
 class Fields:

@@ -238,7 +238,7 @@ class Wait(Task):
 
     seconds: Any = key(Duration(WORKER, zero=True), "how long", default=None)
     until: str | None = key(TEXT, "RFC 3339 time", default=None)
-    callback: bool = key(Flag(), "wait for a callback", default=False)
+    callback: bool | None = key(Flag(), "wait for a callback", default=None)
 
 
 @model

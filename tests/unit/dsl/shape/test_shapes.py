@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from noetl.dsl.explain import model_of
+from noetl.dsl.kinds import KINDS
 from noetl.dsl.metadata import PathShape
-from noetl.dsl.parse import KINDS, parse
+from noetl.dsl.parse import parse
 from noetl.dsl.playbook.policy import AdmitShape
 from noetl.dsl.shape import (
     ByType,
