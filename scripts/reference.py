@@ -12,7 +12,7 @@ from noetl.cli.failures import FAILURES
 from noetl.cli.reference import cli_reference
 from noetl.dsl.schema import kinds, schema
 from noetl.settings import SETTINGS
-from scripts import language
+from scripts import language, vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -65,6 +65,8 @@ def errors_page() -> str:
         "| code | exit code | HTTP status | meaning |",
         "|---|---|---|---|",
         *rows,
+        "",
+        *vocabulary.kind_lines(),
     )
 
 
@@ -82,6 +84,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/settings.md": settings_page,
     "docs/reference/cli.md": cli_reference,
     "docs/reference/errors.md": errors_page,
+    "docs/reference/events.md": lambda: page("Events", *vocabulary.event_lines()),
     "docs/reference/dsl-errors.md": lambda: page("Codes of the language", *language.code_lines()),
     "docs/reference/tools.md": lambda: page("Tools", *language.tool_lines()),
     "docs/reference/templates.md": lambda: page("Filters and tests", *language.template_lines()),

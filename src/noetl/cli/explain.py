@@ -25,10 +25,10 @@ def explain(
         typer.Argument(metavar="TOPIC", help="What to explain; none lists where to start."),
     ] = None,
 ) -> None:
-    """Say what something means: a key, a tool, a code of a finding, an error, a setting.
+    """Say what something means: a key, a tool, a code of a finding, an event, an error, a setting.
 
     Keys are paths such as Playbook.workflow.loop or step.loop.mode; others are tool.http,
-    DSL030, error.usage, exit.7, setting.NOETL_OUTPUT.
+    DSL030, event.command.issued, error.usage, exit.7, setting.NOETL_OUTPUT.
     """
     out: Output = ctx.obj
     if topic is None:
@@ -51,9 +51,11 @@ def explain(
 def topics() -> tuple[str, ...]:
     """Every topic to start from: of the language, then of the command line."""
     from noetl.dsl.explain import topics as of_language
+    from noetl.engine.events import KINDS
 
     return (
         *of_language(),
+        *(f"event.{name}" for name in KINDS),
         *(f"exit.{code}" for code in EXITS),
         *(f"error.{code}" for code in FAILURES),
         *(f"setting.{setting.name}" for setting in SETTINGS),
@@ -64,7 +66,22 @@ def find(topic: str) -> "Explanation | None":
     """The explanation of any topic."""
     from noetl.dsl.explain import explain as of_language
 
-    return of_language(topic) or _of_command_line(topic)
+    return of_language(topic) or _of_events(topic) or _of_command_line(topic)
+
+
+def _of_events(topic: str) -> "Explanation | None":
+    head, _, name = topic.partition(".")
+    if head != "event":
+        return None
+    from noetl.dsl.explain import Explanation
+    from noetl.engine.vocabulary import vocabulary
+
+    for event in vocabulary():
+        if event.name == name:
+            text = f"{event.meaning}\n\nMade by: {event.producer}. Status: {event.status}."
+            keys = tuple((item.name, item.type, item.place) for item in event.fields)
+            return Explanation(topic=topic, title=event.meaning, text=text, keys=keys)
+    return None
 
 
 def nearest_topics(topic: str) -> tuple[str, ...]:

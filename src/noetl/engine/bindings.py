@@ -5,28 +5,46 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from noetl.dsl.scope import Names, Scope
-from noetl.dsl.template import View
-from noetl.dsl.views import StepResult, StepView
+from noetl.dsl.views import Lazy, StepResult, StepView
+from noetl.engine.scope import job_of
 from noetl.engine.writes import write_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from noetl.dsl.playbook import Step
+    from noetl.dsl.views import Reference
+
+_NOTHING: Mapping[str, Any] = {}
 
 
 class Bindings:
     """What one command may read, and what its tasks wrote over it so far."""
 
-    def __init__(self, step: Step, bound: Mapping[str, Any], execution_id: str) -> None:
-        self._workload: Mapping[str, Any] = bound.get("workload") or {}
-        self._steps = {name: _view(value) for name, value in (bound.get("steps") or {}).items()}
+    def __init__(
+        self,
+        step: Step,
+        bound: Mapping[str, Any],
+        execution_id: str,
+        refs: Mapping[str, Reference] = _NOTHING,
+        resolved: Mapping[str, Any] = _NOTHING,
+    ) -> None:
+        """Take what the command brought; values by reference are read when they are touched."""
+        lazy = {place: Lazy(reference, resolved) for place, reference in refs.items()}
+        self._workload = _with_lazy(bound, "workload", lazy)
+        self._ctx = _with_lazy(bound, "ctx", lazy)
+        self._steps = {
+            name: _view(value, refs.get(f"steps.{name}"), resolved)
+            for name, value in (bound.get("steps") or {}).items()
+        }
         self._facts: Mapping[str, Any] = {"id": execution_id, **(bound.get("execution") or {})}
         self._execution_id = execution_id
-        self._result = bound.get("result")
-        self._iteration = _iteration(step, bound.get("iter"))
+        self._result = self._steps.get(bound.get("routed_by", ""))
+        iteration = dict(bound.get("iter") or {})
+        if "iter.item" in lazy:
+            iteration["item"] = lazy["iter.item"]
+        self._iteration = _iteration(step, iteration) | _frame(bound.get("frame"))
         self.index: int | None = self._iteration.get("_index")
-        self._ctx: dict[str, Any] = dict(bound.get("ctx") or {})
         self._step: dict[str, Any] = {"name": step.name, **(bound.get("step") or {})}
         self._iter = _of_iteration(step, self._iteration)
         self.iter_writes: dict[str, Any] = {}
@@ -64,7 +82,7 @@ class Bindings:
         }
         late = {
             "catalog_id": self._facts.get("catalog_id"),
-            "job": {"id": self._execution_id, "execution_id": self._execution_id},
+            "job": job_of(self._execution_id),
             "path": self._facts.get("path"),
             "version": self._facts.get("version"),
             "result": self._result,
@@ -83,17 +101,40 @@ class Bindings:
         )
 
 
-def _view(value: object) -> object:
+def _with_lazy(bound: Mapping[str, Any], scope: str, lazy: Mapping[str, Lazy]) -> dict[str, Any]:
+    """One scope with the values that lie elsewhere put in their places."""
+    values = dict(bound.get(scope) or {})
+    for place, value in lazy.items():
+        target, _, path = place.partition(".")
+        if target == scope:
+            write_at(values, path, value)
+    return values
+
+
+def _view(
+    value: Mapping[str, Any] | None, reference: Reference | None, resolved: Mapping[str, Any]
+) -> StepView | None:
     """A finished step reads as its view; one without a result is null."""
-    if value is None or isinstance(value, View):
-        return value
-    return StepView(StepResult(data=value))
+    if value is None:
+        return None
+    return StepView(StepResult(**value, reference=reference), resolved)
+
+
+def _frame(bound: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The names of a cursor's frame: its rows for the body, its size for the claim."""
+    if not bound:
+        return {}
+    names: dict[str, Any] = {"frame": dict(bound)}
+    if "max_rows" in bound:
+        names["__frame_max_rows"] = bound["max_rows"]
+    return names
 
 
 def _iteration(step: Step, bound: Mapping[str, Any] | None) -> dict[str, Any]:
     """The bare names of one iteration."""
-    if step.loop is None or not bound:
+    if step.loop is None or "index" not in (bound or {}):
         return {}
+    bound = bound or {}
     index, total = bound["index"], bound["total"]
     is_last = total is not None and index == total - 1
     loop = {"index": index, "length": total, "first": index == 0, "last": is_last}
@@ -103,7 +144,7 @@ def _iteration(step: Step, bound: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def _of_iteration(step: Step, names: Mapping[str, Any]) -> dict[str, Any]:
     """What `iter` holds before anything is written to it."""
-    if step.loop is None or not names:
+    if step.loop is None or step.loop.iterator not in names:
         return {}
     return {
         step.loop.iterator: names[step.loop.iterator],

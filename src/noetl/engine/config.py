@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from noetl.dsl.names import names_in, names_in_condition
 from noetl.dsl.shape import ByType, Fields, ListOf, MapOf, Model, Name
@@ -19,9 +20,11 @@ from noetl.dsl.template import (
     UndefinedName,
     compile_code,
     compile_template,
+    is_template,
     reads,
     render,
 )
+from noetl.dsl.views import ObjectGone
 from noetl.errors import NoetlError
 
 if TYPE_CHECKING:
@@ -68,18 +71,72 @@ def named(place: str) -> Iterator[None]:
         message = f"`{place}`: {fault.message}"
         if isinstance(fault, UndefinedName) and fault.name.split(".")[0] == "keychain":
             raise Unrendered(message, kind="auth", code="keychain_missing") from None
-        raise Unrendered(message, kind="template", code=fault.code) from None
+        kind = "storage_access" if isinstance(fault, ObjectGone) else "template"
+        raise Unrendered(message, kind=kind, code=fault.code) from None
 
 
 def config_of(task: Task, scope: Mapping[str, Any]) -> dict[str, Any]:
     """The tool's keys with every template rendered; keys that are null are left out."""
-    config: dict[str, Any] = {}
-    for name, value, shape in _own(task):
+    plan = _plan_of(task)
+    config = dict(plan.fixed)
+    for name, value, shape in plan.rendered:
         with named(name):
             config[name] = _walk(value, shape, lambda item, role: _rendered(item, role, scope))
     if isinstance(task.timeout, Timeout):
         config["timeout"] = _limits(task.timeout, scope)
     return config
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The keys of a task: those that are what they are, and those that hold templates."""
+
+    task: Task
+    fixed: dict[str, Any]
+    rendered: tuple[tuple[str, Any, Any], ...]
+
+
+# By identity: a parsed document never changes, and a plan keeps its task, so no id is used twice.
+_plans: dict[int, _Plan] = {}
+_MOST_PLANS: Final = 10_000
+
+
+def _plan_of(task: Task) -> _Plan:
+    """What is to be rendered of a task, worked out once."""
+    found = _plans.get(id(task))
+    if found is None or found.task is not task:
+        found = _planned(task)
+        if len(_plans) >= _MOST_PLANS:
+            _plans.pop(next(iter(_plans)))
+        _plans[id(task)] = found
+    return found
+
+
+def _planned(task: Task) -> _Plan:
+    fixed: dict[str, Any] = {}
+    rendered: list[tuple[str, Any, Any]] = []
+    for name, value, shape in _own(task):
+        found: list[str] = []
+
+        def note(item: Any, role: str, found: list[str] = found) -> Any:  # noqa: ANN401 - a value of the author's own
+            if compile_code(item).expressions if role == CODE else _has_template(item):
+                found.append(role)
+            return item
+
+        plain = _walk(value, shape, note)
+        if found:
+            rendered.append((name, value, shape))
+        else:
+            fixed[name] = plain
+    return _Plan(task, fixed, tuple(rendered))
+
+
+def _has_template(value: object) -> bool:
+    if isinstance(value, str):
+        return is_template(value)
+    if isinstance(value, dict):
+        return any(_has_template(key) or _has_template(item) for key, item in value.items())
+    return isinstance(value, (list, tuple)) and any(map(_has_template, value))
 
 
 def map_of(values: Mapping[str, Any], place: str, scope: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,7 +206,7 @@ def _own(task: Task) -> Iterator[tuple[str, Any, Shape | None]]:
     code_is_plain = getattr(task, "template", True) is False
     for attr, key in Fields.of(type(task)).keys.items():
         value = getattr(task, attr)
-        if value is None or key.name in _COMMON:
+        if value is None or key.name in _COMMON or _is_empty(value):
             continue
         if key.name == "name" and isinstance(key.shape, Name):
             continue
@@ -159,6 +216,11 @@ def _own(task: Task) -> Iterator[tuple[str, Any, Shape | None]]:
         for name, value in task.extra.items():
             if not name.startswith("x-"):
                 yield name, value, _FREE
+
+
+def _is_empty(value: object) -> bool:
+    """Whether a list or map has nothing to say: the tool's model has the same default."""
+    return isinstance(value, (tuple, dict)) and not value
 
 
 class _Free:
@@ -197,7 +259,7 @@ def _model(value: Model, leaf: Leaf) -> dict[str, Any]:
     parts: dict[str, Any] = {}
     for attr, key in Fields.of(type(value)).keys.items():
         part = getattr(value, attr)
-        if part is None:
+        if part is None or _is_empty(part):
             continue
         is_later = isinstance(value, Paginate) and attr in _PER_PAGE
         parts[key.name] = part if is_later else _walk(part, key.shape, leaf)

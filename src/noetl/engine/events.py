@@ -10,6 +10,8 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
+from noetl.dsl.views import Reference  # noqa: TC001 - msgspec reads the types of the fields
+
 Json = Any
 Values = dict[str, Json]
 
@@ -47,11 +49,55 @@ class PlaybookStarted(Event, frozen=True, tag="playbook.started"):
     catalog_id: str
     workload: Values
     pool: str = "shared"
-    trigger: str = "api"
+    priority: int = 5
+    trigger: Values = {}
     parent_execution_id: str | None = None
+    parent_key: str | None = None
+    """The `child_key` under which the parent asked for this run."""
+    depth: int = 0
     engine_version: int = 1
+    is_queued: bool = False
+    concurrency_key: str | None = None
+    dedup_key: str | None = None
+    rerun_of: str | None = None
+    forked_from: Values | None = None
     warnings: tuple[str, ...] = ()
+    labels: Values = {}
     trace: Values | None = None
+
+
+class StateRestored(Event, frozen=True, tag="state.restored"):
+    """A fork begins where another run was: its state, then what the caller changed."""
+
+    status: ClassVar[str] = "STARTED"
+    source: Values
+    snapshot: Json = None
+    reference: Reference | None = None
+    overrides: Values = {}
+
+
+class ExecutionQueued(Event, frozen=True, tag="execution.queued"):
+    """The run waits for others of its concurrency key."""
+
+    status: ClassVar[str] = "PENDING"
+    node_type: ClassVar[str] = "control"
+    concurrency_key: str = ""
+
+
+class ExecutionAdmitted(Event, frozen=True, tag="execution.admitted"):
+    """A queued run may begin."""
+
+    status: ClassVar[str] = "RUNNING"
+    node_type: ClassVar[str] = "control"
+    concurrency_key: str = ""
+
+
+class EngineFailed(Event, frozen=True, tag="engine.error"):
+    """A defect of the engine; not folded."""
+
+    status: ClassVar[str] = "FAILED"
+    node_type: ClassVar[str] = "control"
+    message: str
 
 
 class ExecutionPaused(Event, frozen=True, tag="execution.paused"):
@@ -77,6 +123,8 @@ class PlaybookCompleted(Event, frozen=True, tag="playbook.completed"):
 
     status: ClassVar[str] = "COMPLETED"
     result: Json = None
+    reference: Reference | None = None
+    by: str = ""
 
 
 class PlaybookFailed(Event, frozen=True, tag="playbook.failed"):
@@ -86,6 +134,8 @@ class PlaybookFailed(Event, frozen=True, tag="playbook.failed"):
     error: Error
     failed_steps: tuple[str, ...] = ()
     result: Json = None
+    reference: Reference | None = None
+    by: str = ""
 
 
 class PlaybookCancelled(Event, frozen=True, tag="playbook.cancelled"):
@@ -146,8 +196,10 @@ class StepExited(Event, frozen=True, tag="step.exit"):
     outcome: Literal["COMPLETED", "FAILED"]
     routing: Routing
     result: Json = None
+    reference: Reference | None = None
     error: Error | None = None
     handled: bool = False
+    child_execution_id: str | None = None
 
 
 class CtxUpdated(Event, frozen=True, tag="ctx.updated"):
@@ -159,6 +211,8 @@ class CtxUpdated(Event, frozen=True, tag="ctx.updated"):
     cause: str
     ctx: Values = {}
     of_step: Values = {}
+    refs: dict[str, Reference] = {}
+    """Values of `ctx` over the inline limit, by path."""
 
 
 # ---------------------------------------------------------------------------- loops
@@ -175,7 +229,10 @@ class LoopStarted(Event, frozen=True, tag="loop.started"):
     mode: str
     max_in_flight: int
     items: Json = None
-    items_ref: str | None = None
+    items_ref: tuple[Reference, ...] = ()
+    """Chunks of the items, 1,000 each, when they are over the inline limit."""
+    frame_spec: Values = {}
+    """How a cursor's frames are cut: rows, concurrency, limits, retries."""
 
 
 class LoopDone(Event, frozen=True, tag="loop.done"):
@@ -187,8 +244,45 @@ class LoopDone(Event, frozen=True, tag="loop.done"):
     outcome: Literal["COMPLETED", "FAILED"]
     stats: dict[str, int]
     result: Json = None
+    reference: Reference | None = None
     errors: tuple[Values, ...] = ()
     error: Error | None = None
+
+
+class FrameDispatched(Event, frozen=True, tag="frame.dispatched"):
+    """A lane of a cursor loop claims rows."""
+
+    status: ClassVar[str] = "STARTED"
+    node_type: ClassVar[str] = "loop"
+    step: str
+    visit: int
+    frame: int
+    attempt: int = 1
+
+
+class FrameCommitted(Event, frozen=True, tag="frame.committed"):
+    """Every row of a frame has ended."""
+
+    status: ClassVar[str] = "COMPLETED"
+    node_type: ClassVar[str] = "loop"
+    step: str
+    visit: int
+    frame: int
+    rows: int
+    failed: int = 0
+    attempt: int = 1
+
+
+class FrameFailed(Event, frozen=True, tag="frame.failed"):
+    """A frame could not be claimed, or rows of it failed; it is tried again while it may."""
+
+    status: ClassVar[str] = "FAILED"
+    node_type: ClassVar[str] = "loop"
+    step: str
+    visit: int
+    frame: int
+    error: Error
+    attempt: int = 1
 
 
 # ---------------------------------------------------------------------------- commands
@@ -205,7 +299,12 @@ class CommandIssued(Event, frozen=True, tag="command.issued"):
     kind: str
     pool: str | None
     bindings: Values = {}
+    refs: dict[str, Reference] = {}
+    """Bindings over the inline limit, by path (`steps.fetch`, `ctx.big`, `iter.item`)."""
     index: int | None = None
+    frame: int | None = None
+    is_claim: bool = False
+    """The claim of a cursor: its statement runs, not the step's tools."""
     total: int | None = None
     idempotency_key: str = ""
     idempotent: bool = True
@@ -257,6 +356,10 @@ class CallDone(Event, frozen=True, tag="call.done"):
     command_key: str
     attempt: int
     result: Json = None
+    reference: Reference | None = None
+    worker_id: str = ""
+    duration_ms: float | None = None
+    logs: Values | None = None
     ctx: Values = {}
     iter: Values = {}
     of_step: Values = {}
@@ -274,16 +377,22 @@ class CallError(Event, frozen=True, tag="call.error"):
     attempt: int
     error: Error
     result: Json = None
+    reference: Reference | None = None
+    worker_id: str = ""
+    duration_ms: float | None = None
+    logs: Values | None = None
     tasks: tuple[Values, ...] = ()
 
 
 class CommandCompleted(Event, frozen=True, tag="command.completed"):
-    """Closes a command; its data is in the report."""
+    """Closes a command; its data is in the report, or in what it waited for."""
 
     status: ClassVar[str] = "COMPLETED"
     node_type: ClassVar[str] = "command"
     step: str
     command_key: str
+    iter: Values = {}
+    ends_loop: bool = False
 
 
 class CommandFailed(Event, frozen=True, tag="command.failed"):
@@ -324,6 +433,7 @@ class CommandLate(Event, frozen=True, tag="command.late"):
     step: str
     command_key: str
     attempt: int
+    worker_id: str = ""
     report: Values = {}
 
 
@@ -336,10 +446,14 @@ class CommandParked(Event, frozen=True, tag="command.parked"):
     command_key: str
     attempt: int
     reason: Literal["retry", "child", "callback"]
+    worker_id: str = ""
     delay_ms: int | None = None
     checkpoint: Json = None
     task: str | None = None
     request: Values | None = None
+    """What a parked task of a pipeline waits for: a child to start, or a wait."""
+    callback_key: str | None = None
+    """Minted by the host when the reason is `callback`: whoever has it may answer."""
     deadline: str | None = None
 
 
@@ -353,6 +467,38 @@ class CommandResumed(Event, frozen=True, tag="command.resumed"):
     attempt: int
     checkpoint: Json = None
     awaited: Json = None
+    """The outcome of the task that waited: `{status, data?, error?}`."""
+
+
+class ExecutionRequested(Event, frozen=True, tag="execution.requested"):
+    """A child is to be started; the host does it, once per `child_key`."""
+
+    status: ClassVar[str] = "REQUESTED"
+    node_type: ClassVar[str] = "control"
+    step: str
+    command_key: str
+    child_key: str
+    path: str | None = None
+    catalog_id: str | None = None
+    version: str | None = None
+    workload: Values = {}
+    refs: dict[str, Reference] = {}
+    pool: str | None = None
+    is_awaited: bool = True
+    return_step: str | None = None
+    dedup_key: str | None = None
+
+
+class ExecutionReturned(Event, frozen=True, tag="execution.returned"):
+    """A child ended (or, when nobody waits for it, was started)."""
+
+    node_type: ClassVar[str] = "control"
+    child_key: str
+    child_execution_id: str | None
+    outcome: Literal["COMPLETED", "FAILED", "CANCELLED", "STARTED"]
+    result: Json = None
+    reference: Reference | None = None
+    error: Error | None = None
 
 
 # ---------------------------------------------------------------------------- timers
@@ -386,13 +532,16 @@ class TimerCancelled(Event, frozen=True, tag="timer.cancelled"):
 
 
 AnyEvent = (
-    PlaybookStarted | ExecutionPaused | ExecutionResumed | PlaybookCompleted | PlaybookFailed
+    PlaybookStarted | StateRestored | ExecutionQueued | ExecutionAdmitted | EngineFailed
+    | ExecutionRequested | ExecutionReturned | FrameDispatched | FrameCommitted
+    | FrameFailed | ExecutionPaused | ExecutionResumed | PlaybookCompleted | PlaybookFailed
     | PlaybookCancelled | StepEntered | StepSkipped | StepExited | CtxUpdated | LoopStarted
     | LoopDone | CommandIssued | CommandClaimed | CommandStarted | StepProgress | CallDone
     | CallError | CommandCompleted | CommandFailed | CommandCancelled | CommandLost | CommandLate
     | CommandParked | CommandResumed | TimerSet | TimerFired | TimerCancelled
 )  # fmt: skip
 
+KINDS: dict[str, type[Event]] = {str(cls.__struct_config__.tag): cls for cls in AnyEvent.__args__}
 TERMINAL = (PlaybookCompleted, PlaybookFailed, PlaybookCancelled)
 
 
@@ -405,3 +554,5 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     prev_event_id: str | None
     created_at: str
     event: AnyEvent
+    parent_event_id: str | None = None
+    event_time: str | None = None

@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from noetl.dsl.template import TemplateFailure, render
 from noetl.engine import events as ev
+from noetl.engine.cursor import in_flight, next_frames, open_cursor
+from noetl.engine.folds.steps import errors_of, stats_of
 from noetl.engine.route import finished
 from noetl.engine.scope import scope_of
 from noetl.engine.work import issue, template_error
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from noetl.dsl.playbook.loop import Loop
     from noetl.engine.events import Event
     from noetl.engine.state import LoopState, State
 
@@ -53,21 +58,20 @@ def _of_text(text: str) -> list[Any]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def begin(state: State, name: str) -> list[Event]:
+def begin(state: State, resolved: Mapping[str, Any], name: str, loop: Loop) -> list[Event]:
     """Evaluate the source of a loop."""
-    loop = state.program.steps[name].step.loop
-    if loop is None:
-        return []
-    scope = scope_of(state, name)
+    if loop.cursor is not None:
+        return open_cursor(state, resolved, name, loop, loop.cursor)
+    scope = scope_of(state, name, resolved=resolved)
     try:
         items = items_of(render(loop.source, scope))
         asked = render(loop.spec.max_in_flight if loop.spec else None, scope)
     except BadSource as fault:
         error = ev.Error(kind="config", code="loop_source", message=str(fault), step=name)
-        return finished(state, name, error=error)
+        return finished(state, resolved, name, error=error)
     except TemplateFailure as fault:
-        return finished(state, name, error=template_error(fault, name))
-    most = 1 if loop.mode == "sequential" else _in_flight(asked)
+        return finished(state, resolved, name, error=template_error(fault, name))
+    most = 1 if loop.mode == "sequential" else in_flight(asked, DEFAULT_PARALLEL)
     return [
         ev.LoopStarted(
             step=name,
@@ -80,21 +84,19 @@ def begin(state: State, name: str) -> list[Event]:
     ]
 
 
-def _in_flight(asked: object) -> int:
-    if isinstance(asked, int) and not isinstance(asked, bool) and asked >= 1:
-        return min(asked, 1000)
-    return DEFAULT_PARALLEL
-
-
-def advance(state: State, name: str) -> list[Event]:
+def advance(state: State, resolved: Mapping[str, Any], name: str) -> list[Event]:
     """Issue what may run now, or end the loop."""
     loop = state.step(name).loop
     if loop is None:
         return []
-    if not loop.is_ending and loop.next_index < loop.total:
+    if loop.mode == "cursor":
+        return next_frames(state, name, loop)
+    if not loop.is_ending and (loop.next_index < loop.total or loop.again):
         room = loop.max_in_flight - loop.open
-        upto = min(loop.total, loop.next_index + room)
-        return [issue(state, name, index) for index in range(loop.next_index, upto)]
+        again = loop.again[:room]
+        upto = min(loop.total, loop.next_index + room - len(again))
+        indexes = [*again, *range(loop.next_index, upto)]
+        return [issue(state, name, resolved, index) for index in indexes]
     return [_done(state, name, loop)]
 
 
@@ -105,8 +107,8 @@ def _done(state: State, name: str, loop: LoopState) -> ev.LoopDone:
         step=name,
         visit=state.step(name).visit,
         outcome="FAILED" if failed else "COMPLETED",
-        stats={"total": loop.total, "success": loop.done - loop.failed, "failed": loop.failed},
+        stats=stats_of(loop),
         result=list(loop.results),
-        errors=tuple(loop.errors),
+        errors=errors_of(loop),
         error=loop.first_error if failed else None,
     )

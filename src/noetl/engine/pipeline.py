@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from noetl.dsl.playbook import Step
     from noetl.dsl.scope import Scope
     from noetl.dsl.tasks.task import Action, Task, TaskSpec
-    from noetl.engine.rules import Ruling
+    from noetl.dsl.views import Reference
+    from noetl.engine.rules import Ruling, Terms
 
 MOST_RUNS = 1_000_000
 _PREVIOUS = frozenset({"previous", "prev"})
@@ -44,6 +45,8 @@ class RunTask:
     try_number: int
     idempotency_key: str
     timeout_s: float | None
+    resume: Any = None
+    """What an earlier try of this pass kept."""
     scope: Scope = field(compare=False, repr=False)
     """For what the tool renders itself: pages, and what code reads by name."""
 
@@ -78,6 +81,42 @@ class Failed:
     tasks: tuple[dict[str, Any], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What does not change between the commands of a step."""
+
+    step: Step
+    defaults: TaskSpec | None
+    tasks: dict[str, Task]
+    order: list[str]
+    terms: dict[str, Terms]
+    needs: dict[str, frozenset[str]]
+
+
+# By identity: a parsed document never changes, and a plan keeps its step, so no id is used twice.
+_plans: dict[tuple[int, int], _Plan] = {}
+_MOST_PLANS = 10_000
+
+
+def _plan_of(step: Step, defaults: TaskSpec | None) -> _Plan:
+    """The tasks of a step and their terms, worked out once."""
+    key = id(step), id(defaults)
+    found = _plans.get(key)
+    if found is None or found.step is not step or found.defaults is not defaults:
+        tools = step.tools or (Noop(kind="noop"),)
+        tasks: dict[str, Task] = {task.name: task for task in tools}
+        terms = {name: terms_of(task, defaults) for name, task in tasks.items()}
+        needs = {
+            name: keychain_names(task, terms[name].rules, step.input)
+            for name, task in tasks.items()
+        }
+        found = _Plan(step, defaults, tasks, list(tasks), terms, needs)
+        if len(_plans) >= _MOST_PLANS:
+            _plans.pop(next(iter(_plans)))
+        _plans[key] = found
+    return found
+
+
 class Pipeline:
     """Steps through the tasks of one command."""
 
@@ -89,23 +128,32 @@ class Pipeline:
         execution_id: str,
         command_key: str,
         idempotency_key: str,
+        refs: Mapping[str, Reference] = _NOTHING,
+        resolved: Mapping[str, Any] = _NOTHING,
         checkpoint: Mapping[str, Any] | None = None,
         defaults: TaskSpec | None = None,
         limit: int = MOST_RUNS,
     ) -> None:
-        """Begin with the first task, or go on from a checkpoint."""
+        """Begin with the first task, or go on from a checkpoint.
+
+        `resolved` is read when a template touches a value by reference; what it lacks is asked for
+        by `NeedsObject`, and `next` may then be called again.
+        """
         self._step = step
-        tools = step.tools or (Noop(kind="noop"),)
-        self._tasks: dict[str, Task] = {task.name: task for task in tools}
-        self._order = list(self._tasks)
-        self._terms = {name: terms_of(task, defaults) for name, task in self._tasks.items()}
+        plan = _plan_of(step, defaults)
+        self._tasks = plan.tasks
+        self._order = plan.order
+        self._terms = plan.terms
+        self._needs = plan.needs
         self._seed = f"{execution_id}/{command_key}"
         self._idempotency_key = idempotency_key
         self._limit = limit
-        self._first = Bindings(step, bindings, execution_id)
-        self._bindings = Bindings(step, bindings, execution_id)
+        self._bindings = Bindings(step, bindings, execution_id, refs, resolved)
+        # The step's `input` sees nothing of what its tasks write.
+        self._first = (
+            Bindings(step, bindings, execution_id, refs, resolved) if step.input else self._bindings
+        )
         self._step_input: dict[str, Any] | None = None
-        self._needs: dict[str, frozenset[str]] = {}
         self._keychain = _NOTHING
         self._running: dict[str, Any] | None = None
         self._park: Park | None = None
@@ -120,12 +168,7 @@ class Pipeline:
     def needs_keychain(self) -> frozenset[str]:
         """The keychain entries that `next` wants for the task it is about to run."""
         name = self._at.task
-        if name is None:
-            return frozenset()
-        if name not in self._needs:
-            rules = self._terms[name].rules
-            self._needs[name] = keychain_names(self._tasks[name], rules, self._step.input)
-        return self._needs[name]
+        return frozenset() if name is None else self._needs[name]
 
     def next(self, keychain: Mapping[str, Any] = _NOTHING) -> RunTask | Park | Done | Failed:
         """What to do now; the same again until the outcome of a task is reported.
@@ -160,6 +203,10 @@ class Pipeline:
         inputs, self._running = self._running, None
         self._settle(self._tasks[self._at.task], outcome, inputs)
 
+    def keep(self, state: object) -> None:
+        """Keep where the running task is, for its next try."""
+        self._at.kept = state
+
     def checkpoint(self) -> dict[str, Any]:
         """All that was decided so far, as JSON; a task that is running has not run."""
         made: dict[str, Any] = msgspec.to_builtins(self._at)
@@ -182,6 +229,7 @@ class Pipeline:
             try_number=attempt,
             idempotency_key=self._key(task),
             timeout_s=timeout_s(self._terms[task.name].timeout, scope),
+            resume=self._at.kept,
             scope=scope,
         )
         self._running = inputs

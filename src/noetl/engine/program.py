@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
@@ -28,24 +29,24 @@ class ArcPlan:
     """One arc: where it leads, and what it means for cycles and joins."""
 
     number: int
+    place: int
+    """Its place among the arcs of its source."""
     source: str
     target: str
     arc: Arc
     on: str
     is_back: bool
-    is_inside: bool
-    """Both ends lie in one cycle."""
-    is_leaving: bool
-    """The source lies in a cycle that the target is not part of."""
+    leaves: str | None = None
+    """The outermost cycle that the source lies in and the target does not."""
 
 
 @dataclass(slots=True, kw_only=True)
 class StepPlan:
-    """One step: its arcs out, the forward arcs in, and the cycle it belongs to."""
+    """One step: its arcs out, the forward arcs in, and the cycles that it lies in."""
 
     step: Step
-    cycle: int
-    in_cycle: bool
+    cycles: tuple[str, ...] = ()
+    """The cycles by the step that heads them, the innermost first."""
     arcs: tuple[ArcPlan, ...] = ()
     incoming: list[ArcPlan] = field(default_factory=list)
 
@@ -57,8 +58,12 @@ class Program:
     playbook: Playbook
     steps: dict[str, StepPlan]
     arcs: tuple[ArcPlan, ...]
-    cycles: dict[int, list[str]]
-    inside: dict[int, list[int]]
+    inside: dict[str, list[ArcPlan]]
+    """The forward arcs inside each cycle."""
+    leaving: dict[str, list[ArcPlan]]
+    """The arcs that lead out of each cycle."""
+    on_worker: frozenset[str] = frozenset()
+    """Steps whose tool a worker runs although the engine could: their tools are mocked."""
 
     named: dict[str, frozenset[tuple[str, ...]]] = field(default_factory=dict)
 
@@ -98,72 +103,88 @@ def _reads_of(value: object) -> frozenset[tuple[str, ...]]:
 
 
 def _reads_of_code(task: Python) -> frozenset[tuple[str, ...]]:
-    """The names that are rendered into Python code; other braces are the code's own."""
-    if not task.template:
-        return frozenset()
-    found = frozenset[tuple[str, ...]]()
-    for item in compile_code(task.code or "").expressions:
-        found |= reads(item.template)
+    """What is rendered into Python code, and what the code reads of `context` by a literal name."""
+    code = task.code or ""
+    found = _context_reads(code)
+    if task.template:
+        for item in compile_code(code).expressions:
+            found |= reads(item.template)
     return found
 
 
-def prepare(playbook: Playbook) -> Program:
+def _context_reads(code: str) -> frozenset[tuple[str, ...]]:
+    """`context["x"]` and `context.get("x")`, wherever they stand."""
+    found: set[tuple[str, ...]] = set()
+    for name in _CONTEXT.findall(code):
+        if name == "workload":
+            found.add(("workload",))
+        elif name == "variables":
+            found.add(("ctx",))
+        else:
+            found.add(("steps", name))
+    return frozenset(found)
+
+
+_CONTEXT = re.compile(r"""\bcontext\s*(?:\[|\.get\()\s*["']([^"']+)["']""")
+
+
+def prepare(playbook: Playbook, on_worker: frozenset[str] = frozenset()) -> Program:
     """Work out arcs, back arcs, cycles and joins of a playbook."""
     steps = {step.name: step for step in playbook.workflow}
-    reachable, back = _depth_first(playbook.entry, steps)
-    cycle_of = _cycles(playbook.entry, steps)
-    sizes: dict[int, int] = {}
-    for cycle in cycle_of.values():
-        sizes[cycle] = sizes.get(cycle, 0) + 1
+    reached, back = _depth_first(playbook.entry, steps)
+    cycles = _cycles(reached, steps)
     plans: dict[str, StepPlan] = {}
     numbered: list[ArcPlan] = []
     for name, step in steps.items():
-        cycle = cycle_of.get(name, -1)
-        loops_to_itself = any(arc.step == name for arc in step.arcs)
-        arcs = []
-        for index, arc in enumerate(step.arcs):
-            same = cycle_of.get(arc.step, -2) == cycle
-            in_cycle = sizes.get(cycle, 0) > 1 or loops_to_itself
-            plan = ArcPlan(
-                number=len(numbered),
-                source=name,
-                target=arc.step,
-                arc=arc,
-                on=outcome_of(arc),
-                is_back=(name, index) in back,
-                is_inside=in_cycle and same,
-                is_leaving=in_cycle and not same,
+        own = cycles.get(name, ())
+        for place, arc in enumerate(step.arcs):
+            left = [cycle for cycle in own if cycle not in cycles.get(arc.step, ())]
+            numbered.append(
+                ArcPlan(
+                    number=len(numbered),
+                    place=place,
+                    source=name,
+                    target=arc.step,
+                    arc=arc,
+                    on=outcome_of(arc),
+                    is_back=(name, place) in back,
+                    leaves=left[-1] if left else None,
+                )
             )
-            arcs.append(plan)
-            numbered.append(plan)
-        in_cycle = sizes.get(cycle, 0) > 1 or loops_to_itself
-        plans[name] = StepPlan(step=step, cycle=cycle, in_cycle=in_cycle, arcs=tuple(arcs))
+        arcs = tuple(numbered[len(numbered) - len(step.arcs) :])
+        plans[name] = StepPlan(step=step, cycles=own, arcs=arcs)
+    inside: dict[str, list[ArcPlan]] = {cycle: [] for own in cycles.values() for cycle in own}
+    leaving: dict[str, list[ArcPlan]] = {cycle: [] for cycle in inside}
     for plan in numbered:
-        if plan.target in plans and plan.source in reachable and not plan.is_back:
+        if plan.is_back:
+            continue
+        if plan.target in plans and plan.source in reached:
             plans[plan.target].incoming.append(plan)
-    cycles: dict[int, list[str]] = {}
-    for name, plan_of_step in plans.items():
-        if plan_of_step.in_cycle:
-            cycles.setdefault(plan_of_step.cycle, []).append(name)
-    inside: dict[int, list[int]] = {cycle: [] for cycle in cycles}
-    for plan in numbered:
-        if plan.is_inside and not plan.is_back:
-            inside[plans[plan.source].cycle].append(plan.number)
+        for cycle in cycles.get(plan.source, ()):
+            if cycle in cycles.get(plan.target, ()):
+                inside[cycle].append(plan)
+        if plan.leaves is not None:
+            leaving[plan.leaves].append(plan)
     return Program(
-        playbook=playbook, steps=plans, arcs=tuple(numbered), cycles=cycles, inside=inside
+        playbook=playbook,
+        steps=plans,
+        arcs=tuple(numbered),
+        inside=inside,
+        leaving=leaving,
+        on_worker=on_worker,
     )
 
 
-def _depth_first(entry: str, steps: dict[str, Step]) -> tuple[set[str], set[tuple[str, int]]]:
-    """The steps reached from the entry, and the arcs that close a cycle in that order."""
-    reached: set[str] = set()
+def _depth_first(entry: str, steps: dict[str, Step]) -> tuple[list[str], set[tuple[str, int]]]:
+    """The steps as they are reached from the entry, and the arcs that close a cycle then."""
+    reached: dict[str, None] = {}
     on_path: set[str] = set()
     back: set[tuple[str, int]] = set()
-    if entry not in steps:
-        return reached, back
-    stack: list[tuple[str, int]] = [(entry, 0)]
-    reached.add(entry)
-    on_path.add(entry)
+    stack: list[tuple[str, int]] = []
+    if entry in steps:
+        stack.append((entry, 0))
+        reached[entry] = None
+        on_path.add(entry)
     while stack:
         name, index = stack.pop()
         arcs = steps[name].arcs
@@ -175,18 +196,45 @@ def _depth_first(entry: str, steps: dict[str, Step]) -> tuple[set[str], set[tupl
         if target in on_path:
             back.add((name, index))
         elif target in steps and target not in reached:
-            reached.add(target)
+            reached[target] = None
             on_path.add(target)
             stack.append((target, 0))
-    return reached, back
+    return list(reached), back
 
 
-def _cycles(entry: str, steps: dict[str, Step]) -> dict[str, int]:
-    """The strongly connected component of every reachable step (Kosaraju, without recursion)."""
-    finished = _post_order(entry, {name: _targets(step, steps) for name, step in steps.items()})
-    sources: dict[str, list[str]] = {name: [] for name in finished}
-    for name in finished:
-        for target in _targets(steps[name], steps):
+def _cycles(reached: list[str], steps: dict[str, Step]) -> dict[str, tuple[str, ...]]:
+    """The cycles that each step lies in, the innermost first, named by the step that heads them.
+
+    A strongly connected component is a cycle, headed by its first step in depth-first order; every
+    arc back to the head is a back arc. Without the head, what is left of it may hold inner cycles.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    parts: list[tuple[list[str], tuple[str, ...]]] = [(reached, ())]
+    while parts:
+        names, around = parts.pop()
+        targets = _targets(names, steps)
+        for members in _components(names, targets):
+            head = members[0]
+            if len(members) == 1 and head not in targets[head]:
+                continue
+            own = (head, *around)
+            found.update(dict.fromkeys(members, own))
+            parts.append((members[1:], own))
+    return found
+
+
+def _targets(names: list[str], steps: dict[str, Step]) -> dict[str, list[str]]:
+    """Where the arcs of some steps lead among them."""
+    among = frozenset(names)
+    return {name: [arc.step for arc in steps[name].arcs if arc.step in among] for name in names}
+
+
+def _components(names: list[str], targets: dict[str, list[str]]) -> list[list[str]]:
+    """The strongly connected components (Kosaraju, without recursion), each in the given order."""
+    finished = _post_order(names, targets)
+    sources: dict[str, list[str]] = {name: [] for name in names}
+    for name in names:
+        for target in targets[name]:
             sources[target].append(name)
     component: dict[str, int] = {}
     for number, root in enumerate(reversed(finished)):
@@ -196,24 +244,24 @@ def _cycles(entry: str, steps: dict[str, Step]) -> dict[str, int]:
             if name not in component:
                 component[name] = number
                 waiting.extend(sources[name])
-    return component
+    members: dict[int, list[str]] = {}
+    for name in names:
+        members.setdefault(component[name], []).append(name)
+    return list(members.values())
 
 
-def _targets(step: Step, steps: dict[str, Step]) -> list[str]:
-    return [arc.step for arc in step.arcs if arc.step in steps]
-
-
-def _post_order(entry: str, targets: dict[str, list[str]]) -> list[str]:
-    """The reachable steps, each after all that it leads to."""
+def _post_order(names: list[str], targets: dict[str, list[str]]) -> list[str]:
+    """The steps, each after all that it leads to."""
     done: list[str] = []
     seen: set[str] = set()
-    stack: list[tuple[str, bool]] = [(entry, False)] if entry in targets else []
-    while stack:
-        name, is_left = stack.pop()
-        if is_left:
-            done.append(name)
-        elif name not in seen:
-            seen.add(name)
-            stack.append((name, True))
-            stack.extend((target, False) for target in reversed(targets[name]))
+    for root in names:
+        stack = [(root, False)]
+        while stack:
+            name, is_left = stack.pop()
+            if is_left:
+                done.append(name)
+            elif name not in seen:
+                seen.add(name)
+                stack.append((name, True))
+                stack.extend((target, False) for target in reversed(targets[name]))
     return done

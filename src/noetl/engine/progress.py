@@ -28,6 +28,8 @@ class Progress(msgspec.Struct, kw_only=True, omit_defaults=True):
     ends_loop: bool = False
     failure: Error | None = None
     partial: Any = None
+    kept: Any = None
+    """What the task kept of its earlier tries: where it was."""
     log: list[dict[str, Any]] = []
     unlogged: int = 0
 
@@ -35,6 +37,7 @@ class Progress(msgspec.Struct, kw_only=True, omit_defaults=True):
         """Begin a pass of a task, or end the pipeline."""
         self.task = task
         self.tries = 0
+        self.kept = None
         if task is not None:
             self.passes[task] = self.passes.get(task, 0) + 1
 

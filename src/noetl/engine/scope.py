@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from noetl.dsl.scope import Names, Scope
-from noetl.dsl.views import Outcome, OutputView, StepView
+from noetl.dsl.views import Lazy, Outcome, OutputView, Reference, StepView
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from noetl.engine.events import Error
     from noetl.engine.state import State
 
+NOTHING: Mapping[str, Any] = {}
 
-class Results(dict[str, Any]):
+
+class Results(Mapping[str, Any]):
     """Every declared step by name: its view, or null while it has no result."""
 
-    def __init__(self, state: State) -> None:
-        super().__init__(dict.fromkeys(state.program.steps))
-        for name, step in state.steps.items():
-            if step.result is not None:
-                self[name] = StepView(step.result)
+    __slots__ = ("_resolved", "_state")
+
+    def __init__(self, state: State, resolved: Mapping[str, Any] = NOTHING) -> None:
+        self._state = state
+        self._resolved = resolved
+
+    def __getitem__(self, name: str) -> StepView | None:
+        if name not in self._state.program.steps:
+            raise KeyError(name)
+        step = self._state.steps.get(name)
+        if step is None or step.result is None:
+            return None
+        return StepView(step.result, self._resolved)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._state.program.steps)
+
+    def __len__(self) -> int:
+        return len(self._state.program.steps)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._state.program.steps
 
 
 def about(state: State) -> dict[str, Any]:
@@ -34,6 +52,7 @@ def about(state: State) -> dict[str, Any]:
         "started_at": state.started_at,
         "parent_id": state.parent_execution_id,
         "pool": state.pool,
+        "trace": state.trace,
         "outcome": {
             "status": "COMPLETED" if state.failure is None else "FAILED",
             "error": plain_error(state.failure),
@@ -45,12 +64,15 @@ def scope_of(
     state: State,
     step: str | None = None,
     *,
+    resolved: Mapping[str, Any] = NOTHING,
     ctx: Mapping[str, Any] | None = None,
     more: Mapping[str, Any] | None = None,
 ) -> Scope:
     """The scope of a template that the engine renders for a step."""
     context = state.ctx if ctx is None else ctx
-    results = Results(state)
+    if state.has_refs:
+        context = readable(context, resolved)
+    results = Results(state, resolved)
     scopes: dict[str, Any] = {
         "workload": state.workload,
         "ctx": context,
@@ -64,11 +86,10 @@ def scope_of(
         own = state.step(step)
         scopes["step"] = {**own.writes, "name": step, "visit": own.visit}
         scopes["iter"] = own.iter
-        source = own.came_from[0] if own.came_from else None
-        routed = results.get(source) if source else None
+        routed = routed_here(state, step, results)
     late = {
         "catalog_id": state.catalog_id,
-        "job": {"id": state.execution_id, "execution_id": state.execution_id},
+        "job": job_of(state.execution_id),
         "path": state.path,
         "version": state.version,
         "result": routed,
@@ -78,8 +99,30 @@ def scope_of(
     )
 
 
+def routed_here(state: State, step: str, results: Results) -> StepView | None:
+    """The view of the step that led here; null in the entry step."""
+    came_from = state.step(step).came_from
+    return results[came_from[0]] if came_from and came_from[0] in results else None
+
+
+def job_of(execution_id: str) -> dict[str, str]:
+    """The older name of the execution's id."""
+    return {"uuid": execution_id, "id": execution_id, "execution_id": execution_id}
+
+
+def readable(value: Mapping[str, Any], resolved: Mapping[str, Any]) -> dict[str, Any]:
+    """A map whose referenced values are read when they are touched, also inside its maps."""
+    return {key: _readable(item, resolved) for key, item in value.items()}
+
+
+def _readable(item: object, resolved: Mapping[str, Any]) -> object:
+    if isinstance(item, Reference):
+        return Lazy(item, resolved)
+    return readable(item, resolved) if isinstance(item, dict) else item
+
+
 def outcome_names(state: State, step: str, data: object, error: Error | None) -> dict[str, Any]:
-    """`output` and `event` for a step's own `set` and arcs."""
+    """`output` and `event` for a step's own `set` and arcs; data may be read lazily."""
     outcome = Outcome(
         status="ok" if error is None else "error", data=data, error=plain_error(error)
     )

@@ -16,32 +16,40 @@ def leave(state: State, name: str, routing: Routing | None) -> None:
     """A visit ended (or was refused): its arcs get their tokens, taken back arcs re-enter."""
     plan = state.program.steps[name]
     taken = {index for index, arc in enumerate(routing.arcs) if arc.taken} if routing else set()
-    exclusive = routing is not None and routing.mode == "exclusive" and bool(taken)
+    untaken = BESIDE if taken and routing and routing.mode == "exclusive" else DEAD
+    begun: list[str] = []
     for index, arc in enumerate(plan.arcs):
         if index in taken and arc.is_back:
+            begun.append(arc.target)
             _again(state, arc)
     for index, arc in enumerate(plan.arcs):
         if arc.is_back:
             continue
         if index in taken:
             _put(state, arc, TAKEN)
-        elif not arc.is_leaving:
-            _put(state, arc, BESIDE if exclusive else DEAD)
+        elif arc.leaves is None and not _is_within(state, arc, begun):
+            _put(state, arc, untaken)
     _queued(state, name)
     _after_visit(state, plan)
+
+
+def _is_within(state: State, arc: ArcPlan, cycles: list[str]) -> bool:
+    """Whether an arc lies in a cycle that has just begun anew, which will decide about it."""
+    target = state.program.steps.get(arc.target)
+    return target is not None and any(cycle in target.cycles for cycle in cycles)
 
 
 def skip_over(state: State, name: str) -> None:
     """A step on a dead path: all its forward arcs are dead too."""
     plan = state.program.steps[name]
     for arc in plan.arcs:
-        if not arc.is_back and not arc.is_leaving:
+        if not arc.is_back and arc.leaves is None:
             _put(state, arc, DEAD)
     _after_visit(state, plan)
 
 
 def _queued(state: State, name: str) -> None:
-    """A back arc fired while the step was live: one more visit."""
+    """The step was to be entered while it was live: one more visit."""
     step = state.step(name)
     if step.queued_visits:
         step.queued_visits -= 1
@@ -50,22 +58,31 @@ def _queued(state: State, name: str) -> None:
 
 def _again(state: State, arc: ArcPlan) -> None:
     """A taken back arc: the tokens inside its cycle are cleared and its target is entered again."""
-    for number in state.program.inside[state.program.steps[arc.target].cycle]:
-        state.tokens.pop(number, None)
-    step = state.step(arc.target)
-    if (step.is_live and arc.target != arc.source) or ("enter", arc.target) in state.agenda:
+    for inner in state.program.inside[arc.target]:
+        if state.tokens.pop(inner.number, None) is not None:
+            state.step(inner.target).arrived -= 1
+    enter(state, arc.target, (arc.source,))
+
+
+def enter(state: State, name: str, sources: tuple[str, ...] = ()) -> None:
+    """A step is to be entered, after the visit that it is in; visits never overlap."""
+    step = state.step(name)
+    if _is_under_way(state, name):
         step.queued_visits += 1
         return
-    step.came_from = (arc.source,)
-    enter(state, arc.target)
-
-
-def enter(state: State, name: str) -> None:
-    """A step is to be entered; its cycle is not at rest until the visit has ended."""
-    plan = state.program.steps[name]
-    if plan.in_cycle:
-        state.open_in_cycle[plan.cycle] = state.open_in_cycle.get(plan.cycle, 0) + 1
+    step.came_from = sources or step.came_from
+    _begin(state, state.program.steps[name])
     state.push("enter", name)
+
+
+def _is_under_way(state: State, name: str) -> bool:
+    return state.step(name).is_live or ("enter", name) in state.agenda
+
+
+def _begin(state: State, plan: StepPlan) -> None:
+    """The cycles around a step are not at rest until its visit has ended."""
+    for cycle in plan.cycles:
+        state.open_in_cycle[cycle] = state.open_in_cycle.get(cycle, 0) + 1
 
 
 def _put(state: State, arc: ArcPlan, token: str) -> None:
@@ -74,34 +91,24 @@ def _put(state: State, arc: ArcPlan, token: str) -> None:
     if target is None or arc.number in state.tokens:
         return
     state.tokens[arc.number] = token
-    if arc.target == state.program.playbook.final:
+    step = state.step(arc.target)
+    step.arrived += 1
+    if arc.target == state.program.playbook.final or step.arrived < len(target.incoming):
         return
-    tokens = [state.tokens.get(incoming.number) for incoming in target.incoming]
-    if None in tokens:
-        return
+    tokens = [state.tokens[incoming.number] for incoming in target.incoming]
     if TAKEN in tokens:
         sources = (one.source for one in target.incoming if state.tokens[one.number] == TAKEN)
-        state.step(arc.target).came_from = tuple(sources)
-        enter(state, arc.target)
-    else:
-        if target.in_cycle:
-            state.open_in_cycle[target.cycle] = state.open_in_cycle.get(target.cycle, 0) + 1
+        enter(state, arc.target, tuple(sources))
+    elif not _is_under_way(state, arc.target):
+        _begin(state, target)
         state.push("skip", arc.target, "not_taken" if BESIDE in tokens else "dead_path")
 
 
 def _after_visit(state: State, plan: StepPlan) -> None:
     """When nothing in a cycle is live any more, its untaken arcs out are dead."""
-    if not plan.in_cycle:
-        return
-    left = state.open_in_cycle.get(plan.cycle, 1) - 1
-    state.open_in_cycle[plan.cycle] = left
-    if left == 0:
-        resolve(state, plan.cycle)
-
-
-def resolve(state: State, cycle: int) -> None:
-    """Close the arcs that leave a cycle which has come to rest."""
-    for name in state.program.cycles[cycle]:
-        for arc in state.program.steps[name].arcs:
-            if arc.is_leaving:
+    for cycle in plan.cycles:
+        left = state.open_in_cycle.get(cycle, 1) - 1
+        state.open_in_cycle[cycle] = left
+        if left == 0:
+            for arc in state.program.leaving[cycle]:
                 _put(state, arc, DEAD)

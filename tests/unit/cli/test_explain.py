@@ -35,7 +35,8 @@ def test_a_code_is_explained_with_its_example_as_it_is_written(noetl):
 
 def test_exit_codes_errors_and_settings_are_topics(noetl):
     assert noetl("explain", "exit.7").out == (
-        f"exit.7\n\n{EXITS[7]}\n\nError codes that end so: invalid_playbook, migration_needed.\n"
+        f"exit.7\n\n{EXITS[7]}\n\nError codes that end so: invalid_playbook, invalid_workload, "
+        "test_failed, migration_needed.\n"
     )
     assert noetl("explain", "exit.3").out == f"exit.3\n\n{EXITS[3]}\n"
     assert noetl("explain", "error.usage").out == (
@@ -76,3 +77,11 @@ def test_lines_are_as_wide_as_the_output(noetl, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
 
     assert max(len(line) for line in noetl("explain", "exit.2").out.splitlines()) <= 60
+
+
+def test_an_event_is_a_topic(noetl):
+    shown = noetl("explain", "event.command.issued").out
+
+    assert shown.startswith("event.command.issued\n\nWork for a worker")
+    assert "meta.command_key" in shown
+    assert noetl("explain", "event.command.isued").code == 5

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from noetl.dsl.parse import read
 from noetl.dsl.playbook import Playbook
 from noetl.engine import events as ev
-from noetl.engine.decide import decide
+from noetl.engine.decide import Need, decide
 from noetl.engine.fold import fold
-from noetl.engine.moments import later
+from noetl.engine.moments import between_ms, later
 from noetl.engine.program import prepare
 from noetl.engine.state import State
 
@@ -32,17 +34,31 @@ def boom(message: str = "boom", kind: str = "python") -> ev.Error:
 class Host:
     """One execution from start to end."""
 
-    def __init__(self, body: str, tools: Tool | None = None, payload: Any = None) -> None:
+    def __init__(
+        self, body: str, tools: Tool | None = None, payload: Any = None, **start: Any
+    ) -> None:
         self.playbook = read(HEAD + body, Playbook)
         self.state = State(program=prepare(self.playbook))
         self.log: list[ev.Recorded] = []
         self.open: list[ev.CommandIssued] = []
         self.tools: Tool = tools or (lambda _: ok(1))
         self.calls: list[str] = []
+        self.passed_ms = 0
+        self.objects: dict[str, Any] = {}
+        """What was loaded."""
+        self.stored: dict[str, Any] = {}
+        """What may be asked for."""
+        self.written: list[bytes] = []
+        self.watch: Callable[[State], None] = lambda _: None
         workload = {**self.playbook.workload, **(payload or {})}
         self.append(
             ev.PlaybookStarted(
-                execution_id="1", path="demo/it", version=1, catalog_id="9", workload=workload
+                execution_id="1",
+                path="demo/it",
+                version=1,
+                catalog_id="9",
+                workload=workload,
+                **start,
             )
         )
 
@@ -55,18 +71,34 @@ class Host:
                 seq=number,
                 event_id=str(number),
                 prev_event_id=str(number - 1) if self.log else None,
-                created_at=later(START, number),
+                created_at=later(START, number + self.passed_ms),
                 event=event,  # type: ignore[arg-type] - the union is closed
             )
             self.log.append(recorded)
+            self.written.append(self.encoded(event))
             fold(self.state, recorded)
-            if isinstance(event, ev.CommandIssued):
+            self.watch(self.state)
+            if isinstance(event, ev.CommandIssued) and event.pool is not None:
                 self.open.append(event)
+            if isinstance(event, ev.CommandResumed):
+                issued = self.state.commands[event.command_key].issued
+                if issued.pool is not None:
+                    self.open.append(issued)
+
+    @staticmethod
+    def encoded(event: ev.Event) -> bytes:
+        """An event as it was when it was written."""
+        return msgspec.msgpack.encode(event)
 
     def settle(self) -> None:
         """Decide until nothing follows."""
         for _ in range(100_000):
-            decided = decide(self.state)
+            decided = decide(self.state, self.objects)
+            if isinstance(decided, Need):
+                fresh = {need.ref: self.stored[need.ref] for need in decided.refs}
+                assert not fresh.keys() & self.objects.keys(), "asked for twice"
+                self.objects |= fresh
+                continue
             if not decided:
                 return
             self.append(*decided)
@@ -93,6 +125,31 @@ class Host:
             report = ev.CallDone(step=step, command_key=key, attempt=attempt, **given)
         self.append(report)
         self.settle()
+
+    def post(self, *events: ev.Event) -> Host:
+        """Append what came from outside, and what follows from it."""
+        self.append(*events)
+        self.settle()
+        return self
+
+    def fire(self, timer_key: str) -> Host:
+        """Let time pass until a timer fires."""
+        due = self.state.timers[timer_key].due_at
+        self.passed_ms = max(self.passed_ms, between_ms(START, due) - len(self.log))
+        return self.post(ev.TimerFired(timer_key=timer_key))
+
+    def returns(self, child_key: str, result: object = None, error: Any = None) -> Host:
+        """A child ends."""
+        outcome: Any = "COMPLETED" if error is None else "FAILED"
+        return self.post(
+            ev.ExecutionReturned(
+                child_key=child_key,
+                child_execution_id="77",
+                outcome=outcome,
+                result=result,
+                error=error,
+            )
+        )
 
     def run(self) -> Host:
         """Run to the end, commands in the order they were issued."""

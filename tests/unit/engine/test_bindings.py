@@ -5,17 +5,22 @@ import pytest
 from noetl.dsl.playbook import Step
 from noetl.dsl.playbook.loop import Loop
 from noetl.dsl.template import compile_template
-from noetl.dsl.views import StepResult, StepView
+from noetl.dsl.views import NeedsObject, Reference
 from noetl.engine.bindings import Bindings
 from noetl.engine.writes import write_at
 
 BOUND = {
     "workload": {"w": 1, "x": "workload"},
     "ctx": {"c": {"d": 2}, "x": "ctx"},
-    "steps": {"other": {"n": 3}, "x": "step", "never": None},
+    "steps": {
+        "other": {"data": {"n": 3}},
+        "x": {"data": "step"},
+        "never": None,
+        "before": {"data": {"r": 6}},
+    },
     "execution": {"path": "p", "version": 4, "catalog_id": "9"},
     "step": {"kept": 5, "name": "s", "visit": 2},
-    "result": {"r": 6},
+    "routed_by": "before",
 }
 LOOP = Step(name="s", loop=Loop(source=[1], iterator="item"))
 
@@ -35,7 +40,7 @@ def value(bindings: Bindings, text: str) -> object:
         ("[step.name, step.visit, step.kept]", ["s", 2, 5]),
         ("[execution.id, execution.path, execution_id]", ["81", "p", "81"]),
         ("[catalog_id, path, version]", ["9", "p", 4]),
-        ("job", {"id": "81", "execution_id": "81"}),
+        ("job", {"uuid": "81", "id": "81", "execution_id": "81"}),
         ("result.r", 6),
         ("keychain.k.t", "secret"),
         ("[input, args, iter]", [{}, {}, {}]),
@@ -51,9 +56,9 @@ def test_a_command_without_bindings_knows_itself() -> None:
     assert value(bindings, "{{ [step.name, execution.id, result] }}") == ["s", "81", None]
 
 
-def test_a_step_that_is_a_view_already_stays_one() -> None:
-    view = StepView(StepResult(form="pipeline", data={"task": {"f": 1}}))
-    bindings = Bindings(Step(name="s"), {"steps": {"other": view}}, "81")
+def test_a_step_reads_in_the_form_that_it_had() -> None:
+    other = {"form": "pipeline", "data": {"task": {"f": 1}}}
+    bindings = Bindings(Step(name="s"), {"steps": {"other": other}}, "81")
     assert value(bindings, "{{ [other.results.task.f, other.f] }}") == [1, 1]
 
 
@@ -110,3 +115,26 @@ def test_a_write_makes_the_maps_on_its_way() -> None:
     target: dict[str, object] = {"a": 1}
     write_at(target, "a.b.c", 2)
     assert target == {"a": {"b": {"c": 2}}}
+
+
+BIG = Reference(ref="noetl://execution/1/result/s/a", store="disk", extracted={"row_count": 3})
+
+
+def test_a_value_by_reference_is_asked_for_only_when_it_is_touched() -> None:
+    bound = {"steps": {"big": {"form": "single", "status": "ok"}}, "ctx": {"small": 1}}
+    resolved: dict[str, object] = {}
+    refs = {"steps.big": BIG, "ctx.deep.value": BIG}
+    bindings = Bindings(Step(name="s"), bound, "81", refs, resolved)
+
+    known = "{{ [big.row_count, big._ref, ctx.small, ctx.deep.value.row_count] }}"
+    assert value(bindings, known) == [3, BIG.ref, 1, 3]
+    with pytest.raises(NeedsObject) as needs:
+        value(bindings, "{{ big.rows }}")
+    assert needs.value.reference == BIG
+    resolved[BIG.ref] = {"rows": [1, 2, 3], "row_count": 3}
+    assert value(bindings, "{{ [big.rows, ctx.deep.value.rows | length] }}") == [[1, 2, 3], 3]
+
+
+def test_a_frame_gives_its_rows_to_the_body_and_its_size_to_the_claim() -> None:
+    bindings = Bindings(Step(name="s"), {"frame": {"max_rows": 5, "index": 0}}, "81")
+    assert value(bindings, "{{ [__frame_max_rows, frame.index] }}") == [5, 0]

@@ -18,15 +18,13 @@ SCOPE: dict[str, Any] = {
 }
 HTTP = {
     "method": "GET",
-    "headers": {},
     "response_type": "auto",
     "follow_redirects": True,
     "verify": True,
-    "ok_status": [],
     "max_bytes": 16_777_216,
 }
-PYTHON = {"sandbox": "standard", "network": "on", "requirements": [], "isolation": "warm"}
-SQL = {"commands": [], "max_rows": 100_000, "max_bytes": 67_108_864, "as_objects": True}
+PYTHON = {"sandbox": "standard", "network": "on", "isolation": "warm"}
+SQL = {"max_rows": 100_000, "max_bytes": 67_108_864, "as_objects": True}
 
 
 def task(text: str) -> Task:
@@ -104,7 +102,6 @@ def task(text: str) -> Task:
                         "type": "inline",
                         "code": "{{ x }}",
                         "region": "X",
-                        "headers": {},
                     }
                 },
                 "libs": {"j": "json"},
@@ -133,7 +130,6 @@ def task(text: str) -> Task:
                 "operation": "kv_put",
                 "key": "X",
                 "ttl": "X",
-                "headers": {},
                 "batch": 100,
                 "timeout_ms": 1000,
                 "ack": True,
