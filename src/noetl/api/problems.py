@@ -1,0 +1,32 @@
+"""The error body of every process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from noetl.errors import NoetlError
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`application/problem+json`; `code` is stable, `detail` is for people."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+    hint: str = ""
+    errors: tuple[dict[str, Any], ...] = ()
+    execution_id: str | None = None
+    retry_after: float | None = None
+
+
+class Refused(NoetlError):
+    """A call that the server answered with a problem."""
+
+    def __init__(self, problem: Problem) -> None:
+        """Keep the whole problem beside its code."""
+        super().__init__(problem.detail, hint=problem.hint, code=problem.code)
+        self.problem = problem

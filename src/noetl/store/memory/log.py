@@ -1,0 +1,125 @@
+"""The log: one commit writes events and everything that follows from them, or nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from noetl.engine.events import TERMINAL
+from noetl.errors import NoetlError
+from noetl.store.memory import callbacks, commands, executions, outbox, timers
+from noetl.store.memory.journal import Journal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from noetl.engine.events import Recorded
+    from noetl.store.base import Change
+    from noetl.store.memory.tables import Tables
+
+    Listener = Callable[[Sequence[Recorded]], None]
+
+
+class MalformedChange(NoetlError):
+    """A change whose events do not follow its own expectation: a defect of the writer."""
+
+    code = "malformed_change"
+
+
+class MemoryLog:
+    """The event log."""
+
+    def __init__(self, tables: Tables, on_commit: Listener | None = None) -> None:
+        self._tables = tables
+        self._on_commit = on_commit
+
+    async def commit(self, changes: Sequence[Change]) -> frozenset[str]:
+        """Write all changes at once; the executions that lost a race are returned, unwritten."""
+        for change in changes:
+            _check(change)
+        won, lost = self._sorted_out(changes)
+        for change in won:
+            self._write(change)
+        if self._on_commit is not None and won:
+            self._on_commit([event for change in won for event in change.events])
+        return lost
+
+    async def read(self, execution_id: str, after: int = 0, limit: int = 1000) -> list[Recorded]:
+        """Events in `seq` order."""
+        journal = self._tables.journals.get(execution_id)
+        return [] if journal is None else journal.read(after, limit)
+
+    async def find(self, execution_id: str, event_id: str) -> Recorded | None:
+        """The event of that id, if it is stored."""
+        journal = self._tables.journals.get(execution_id)
+        return None if journal is None else journal.find(event_id)
+
+    async def snapshot(self, execution_id: str) -> tuple[int, bytes] | None:
+        """The newest snapshot and its `seq`; a cache, never needed."""
+        return self._tables.snapshots.get(execution_id)
+
+    def _sorted_out(self, changes: Sequence[Change]) -> tuple[list[Change], frozenset[str]]:
+        won: list[Change] = []
+        lost: set[str] = set()
+        written: set[str] = set()
+        keys: set[tuple[str, str]] = set()
+        for change in changes:
+            key = change.dedup[:2] if change.dedup else None
+            if change.execution_id in written or key in keys or not self._is_possible(change):
+                lost.add(change.execution_id)
+                continue
+            won.append(change)
+            written.add(change.execution_id)
+            if key is not None:
+                keys.add(key)
+        return won, frozenset(lost)
+
+    def _is_possible(self, change: Change) -> bool:
+        """Whether the run is still where the writer saw it, and its key still free."""
+        journal = self._tables.journals.get(change.execution_id)
+        if change.expected_seq != (0 if journal is None else journal.last_seq):
+            return False
+        if journal is not None:
+            if journal.is_ended and any(isinstance(e.event, TERMINAL) for e in change.events):
+                return False
+            if any(journal.has(event.event_id) for event in change.events):
+                return False
+        if change.dedup is None:
+            return True
+        scope, key, _ = change.dedup
+        now = change.execution.updated_at
+        return executions.holder_of(self._tables, scope, key, now) is None
+
+    def _write(self, change: Change) -> None:
+        tables = self._tables
+        journal = tables.journals.get(change.execution_id)
+        if journal is None:
+            journal = tables.journals[change.execution_id] = Journal()
+        journal.append(change.events)
+        if any(isinstance(event.event, TERMINAL) for event in change.events):
+            journal.is_ended = True
+        if change.snapshot is not None:
+            tables.snapshots[change.execution_id] = (journal.last_seq, change.snapshot)
+        was_paused = executions.is_paused(tables, change.execution_id)
+        executions.write(tables, change)
+        commands.write(tables, change)
+        timers.write(tables, change)
+        outbox.write(tables, change)
+        callbacks.write(tables, change)
+        if was_paused != executions.is_paused(tables, change.execution_id):
+            commands.turned(tables, change.execution_id)
+            timers.turned(tables, change.execution_id)
+
+
+def _check(change: Change) -> None:
+    ids = {event.event_id for event in change.events}
+    terminal = sum(isinstance(event.event, TERMINAL) for event in change.events)
+    seqs = [event.seq for event in change.events]
+    expected = list(range(change.expected_seq + 1, change.expected_seq + 1 + len(seqs)))
+    if seqs != expected or len(ids) != len(seqs) or terminal > 1:
+        raise MalformedChange(
+            f"execution {change.execution_id}: the events after seq {change.expected_seq} "
+            f"are not dense, not distinct or end twice"
+        )
+    named = {event.execution_id for event in change.events} | {change.execution.execution_id}
+    if named != {change.execution_id}:
+        raise MalformedChange(f"execution {change.execution_id}: the change names another run")

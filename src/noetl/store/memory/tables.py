@@ -1,0 +1,92 @@
+"""The one memory that all parts of the store share, so that a commit can write them together."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from noetl.store.memory.ranked import Ranked
+
+if TYPE_CHECKING:
+    from noetl.store.base import (
+        CatalogEntry,
+        CommandRow,
+        ExecutionRow,
+        Line,
+        Outgoing,
+        TimerRow,
+    )
+    from noetl.store.memory.journal import Journal
+
+TimerName = tuple[str, str]
+
+
+class Tombstone(NamedTuple):
+    """What is still told of a closed command; equal ones are kept once."""
+
+    execution_id: str
+    step: str
+    kind: str
+    pool: str | None
+    priority: int
+    status: str
+    attempt: int
+
+
+@dataclass(slots=True)
+class CommandTables:
+    """Open commands by every question that is asked of them."""
+
+    rows: dict[str, CommandRow] = field(default_factory=dict)
+    closed: dict[str, Tombstone] = field(default_factory=dict)
+    stones: dict[Tombstone, Tombstone] = field(default_factory=dict)
+    kept: dict[str, Any] = field(default_factory=dict)
+    of_execution: dict[str, dict[str, None]] = field(default_factory=dict)
+    of_worker: dict[str, dict[str, None]] = field(default_factory=dict)
+    claimable: dict[str, dict[str, Ranked[str]]] = field(default_factory=dict)
+    told: Ranked[str] = field(default_factory=Ranked)
+    leases: Ranked[str] = field(default_factory=Ranked)
+
+
+@dataclass(slots=True)
+class TimerTables:
+    """Timers by run, and in the order in which they fall due."""
+
+    rows: dict[str, dict[str, TimerRow]] = field(default_factory=dict)
+    order: Ranked[TimerName] = field(default_factory=Ranked)
+
+
+@dataclass(slots=True)
+class ExecutionTables:
+    """The read model by every question that is asked of it."""
+
+    rows: dict[str, ExecutionRow] = field(default_factory=dict)
+    by_age: list[tuple[int, str]] = field(default_factory=list)
+    children: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    holders: dict[str, dict[str, None]] = field(default_factory=dict)
+    dedup: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
+    windows: Ranked[tuple[str, str]] = field(default_factory=Ranked)
+
+
+@dataclass(slots=True)
+class CatalogTables:
+    """Documents by id, and by path in the order of their versions."""
+
+    rows: dict[str, CatalogEntry] = field(default_factory=dict)
+    paths: dict[str, list[CatalogEntry]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Tables:
+    """Every table."""
+
+    journals: dict[str, Journal] = field(default_factory=dict)
+    snapshots: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    executions: ExecutionTables = field(default_factory=ExecutionTables)
+    commands: CommandTables = field(default_factory=CommandTables)
+    timers: TimerTables = field(default_factory=TimerTables)
+    outbox: OrderedDict[str, Outgoing] = field(default_factory=OrderedDict)
+    callbacks: dict[str, tuple[str, str]] = field(default_factory=dict)
+    catalog: CatalogTables = field(default_factory=CatalogTables)
+    output: dict[str, dict[tuple[str, int, int], Line]] = field(default_factory=dict)
