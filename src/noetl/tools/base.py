@@ -8,7 +8,7 @@ import socket
 import sqlite3
 import ssl
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -17,7 +17,7 @@ from noetl.dsl.shape import Of
 from noetl.dsl.shape.reader import Reader
 from noetl.dsl.tasks.errors import ERROR_KINDS, RETRYABLE_KINDS
 from noetl.dsl.template import TemplateFailure
-from noetl.dsl.views import Outcome
+from noetl.dsl.views import NeedsObject, Outcome
 from noetl.dsl.yaml import ROOT, Document
 from noetl.errors import NoetlError
 from noetl.telemetry.redact import Redactor
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
     from noetl.dsl.tasks.shared import Script
     from noetl.dsl.tasks.task import Task
+    from noetl.dsl.views import Reference
     from noetl.dsl.yaml import Place
+
+T = TypeVar("T")
 
 MESSAGE_BYTES: Final = 4096
 _CUT: Final = " …"
@@ -63,6 +66,10 @@ def _ignore_progress(_percent: float, _message: str) -> None:
     """Nobody listens."""
 
 
+def _ignore_state(_state: Any) -> None:  # noqa: ANN401 - the tool's own JSON
+    """Nobody keeps it: the next try begins anew."""
+
+
 @dataclass(slots=True, kw_only=True)
 class ToolContext:
     """What one run of a task may know and use; every sink passes the redactor."""
@@ -74,6 +81,7 @@ class ToolContext:
     task: str = ""
     attempt: int = 1
     deadline: float | None = None  # in the time of the event loop
+    timeout_s: float | None = None  # what the author wrote, for kinds that park
     domain: str = ""  # tenant, catalog path and requirements: who may share an interpreter
     input: Mapping[str, Any] = field(default_factory=dict)
     scope: Mapping[str, Any] = field(default_factory=dict)
@@ -81,6 +89,7 @@ class ToolContext:
     trace: str | None = None
     redactor: Redactor = field(default_factory=Redactor)
     fetch: Callable[[str], Awaitable[tuple[bool, Any]]] = _nothing_found
+    load: Callable[[Reference], Awaitable[None]] | None = None  # makes it readable in the scope
     load_script: Callable[[Script], Awaitable[str]] | None = None
     secrets: Callable[[str], Awaitable[Mapping[str, Any]]] | None = None
     results: Any = None
@@ -88,6 +97,8 @@ class ToolContext:
     http: Any = None
     on_log: Callable[[str, str, str], None] = _ignore_line
     on_progress: Callable[[float, str], None] = _ignore_progress
+    resume: Any = None  # what an earlier try of this task kept
+    on_keep: Callable[[Any], None] = _ignore_state
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
 
     def log(self, text: str, *, level: str = "info", stream: str = "log") -> None:
@@ -98,6 +109,22 @@ class ToolContext:
         """Tell how far the task is, from 0 to 100."""
         bounded = min(100.0, max(0.0, percent)) if percent == percent else 0.0  # noqa: PLR0124 - NaN
         self.on_progress(bounded, self.redactor.redact(message)[:500])
+
+    async def touched(self, make: Callable[[], T]) -> T:
+        """What `make` renders of the scope; a value that lies elsewhere is fetched before."""
+        while True:
+            try:
+                return make()
+            except NeedsObject as need:
+                if self.load is None:
+                    raise
+                reference = need.reference
+            await self.load(reference)
+
+    def keep(self, state: Any) -> None:  # noqa: ANN401 - the tool's own JSON
+        """Keep where the task is, for its next try; a state with a secret in it is not kept."""
+        if self.on_keep is not _ignore_state and self.redactor.redact_value(state) == state:
+            self.on_keep(state)
 
 
 @runtime_checkable

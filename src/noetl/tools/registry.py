@@ -7,18 +7,26 @@ from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final
 
+from noetl.clock import SystemClock
 from noetl.dsl.tasks.task import Task
+from noetl.tools.artifact import ArtifactTool, ResultFetchTool
 from noetl.tools.base import Tool, Traits
+from noetl.tools.duckdb.tool import DuckdbTool
+from noetl.tools.http.egress import Egress
+from noetl.tools.http.tool import HttpTool
 from noetl.tools.noop import NoopTool
+from noetl.tools.playbook import PlaybooksTool, PlaybookTool
 from noetl.tools.python import PythonTool
 from noetl.tools.shell import ShellTool
 from noetl.tools.sqlite import SqliteTool
+from noetl.tools.wait import WaitTool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from importlib.metadata import EntryPoint
     from pathlib import Path
 
+    from noetl.clock import Clock
     from noetl.tools.interpreter.pool import Interpreters
     from noetl.tools.interpreter.process import Processes
 
@@ -33,6 +41,8 @@ class Parts:
     processes: Processes
     data_roots: tuple[Path, ...] = ()
     shell: bool = True
+    egress: Egress = field(default_factory=Egress)
+    clock: Clock = field(default_factory=SystemClock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +52,13 @@ class Registry:
     tools: Mapping[str, Tool]
     failed: Mapping[str, str] = field(default_factory=dict)
 
+    async def close(self) -> None:
+        """Close the connections and end the children that tools keep between tasks."""
+        for tool in self.tools.values():
+            close = getattr(tool, "close", None)
+            if close is not None:
+                await close()
+
 
 def builtins(parts: Parts) -> dict[str, Tool]:
     """The kinds that come with NoETL."""
@@ -50,6 +67,13 @@ def builtins(parts: Parts) -> dict[str, Tool]:
         ShellTool(parts.processes, is_on=parts.shell),
         NoopTool(),
         SqliteTool(parts.data_roots),
+        DuckdbTool(parts.data_roots),
+        HttpTool(parts.egress, parts.clock),
+        ArtifactTool(parts.data_roots),
+        ResultFetchTool(),
+        PlaybookTool(),
+        PlaybooksTool(),
+        WaitTool(parts.clock),
     ]
     return {tool.kind: tool for tool in made}
 

@@ -7,16 +7,20 @@ import base64
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import msgspec
 
 from noetl.dsl.tasks import Sqlite
 from noetl.dsl.views import Outcome
 from noetl.tools.base import ToolError, Traits
 from noetl.tools.python import source_of
+from noetl.tools.roots import place_for
 from noetl.tools.statements import split
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from noetl.dsl.tasks.task import Task
     from noetl.tools.base import ToolContext
 
@@ -29,6 +33,7 @@ class _Work:
     statements: list[str]
     params: Any
     max_rows: int
+    max_bytes: int
     as_objects: bool
 
 
@@ -48,10 +53,11 @@ class SqliteTool:
         if config.params and len(statements) != 1:
             raise ToolError("config", "invalid_config", "/params: they need a single statement")
         work = _Work(
-            path=self._allowed(config.path),
+            path=place_for(config.path, self._roots),
             statements=statements,
             params=config.params,
             max_rows=int(config.max_rows),
+            max_bytes=int(config.max_bytes),
             as_objects=config.as_objects,
         )
         connection = sqlite3.connect(
@@ -68,18 +74,6 @@ class SqliteTool:
 
     async def cancel(self, ctx: ToolContext) -> None:
         """Cancelling the task interrupts its statement."""
-
-    def _allowed(self, path: str) -> Path:
-        """The file, which must lie under a data root whatever links it passes."""
-        if not self._roots:
-            raise ToolError("storage_access", "no_data_root", "this worker has no data roots")
-        wanted = Path(path)
-        base = wanted if wanted.is_absolute() else self._roots[0] / wanted
-        real = base.resolve()
-        if not any(real.is_relative_to(root.resolve()) for root in self._roots):
-            raise ToolError("storage_access", "outside_data_roots", f"{path} is not under a root")
-        real.parent.mkdir(parents=True, exist_ok=True)
-        return real
 
 
 async def _stop(connection: sqlite3.Connection, running: asyncio.Future[Any]) -> None:
@@ -135,6 +129,9 @@ def _one(connection: sqlite3.Connection, statement: str, work: _Work, index: int
         raise ToolError("limit", "row_limit", message, details={"index": index})
     values = [[_plain(value) for value in row] for row in found]
     rows = [dict(zip(columns, row, strict=True)) for row in values] if work.as_objects else values
+    if rows and len(msgspec.json.encode(rows)) > work.max_bytes:
+        message = f"the rows are larger than {work.max_bytes} bytes"
+        raise ToolError("limit", "output_limit", message, details={"index": index})
     return {
         "columns": columns,
         "rows": rows,

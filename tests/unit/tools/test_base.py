@@ -13,7 +13,7 @@ import pytest
 from noetl.dsl.tasks import Noop, Python
 from noetl.dsl.tasks.errors import ERROR_KINDS, RETRYABLE_KINDS
 from noetl.dsl.template import compile_template
-from noetl.dsl.views import Outcome
+from noetl.dsl.views import NeedsObject, Outcome, Reference
 from noetl.telemetry.redact import Redactor
 from noetl.tools.base import (
     Parked,
@@ -148,6 +148,33 @@ def test_the_border_redacts_data_and_errors():
         {"exception": None, "traceback": "t ***"},
         [("log", "info", "log ***"), (100.0, "at ***")],
     )
+
+
+def test_a_value_that_lies_elsewhere_is_loaded_before_it_is_read():
+    reference = Reference(ref="noetl://x", store="kv")
+    loaded = []
+
+    async def load(wanted):
+        loaded.append(wanted)
+
+    def make():
+        if not loaded:
+            raise NeedsObject(reference)
+        return 5
+
+    assert asyncio.run(context(load=load).touched(make)) == 5
+    loaded.clear()
+    with pytest.raises(NeedsObject):
+        asyncio.run(context().touched(make))
+
+
+def test_a_state_is_kept_for_the_next_try_unless_it_holds_a_secret():
+    kept = []
+    ctx = context(redactor=Redactor(["hunter22"]), on_keep=kept.append)
+    for state in ({"page": 1}, {"next": "/?token=hunter22"}, {"page": 2}):
+        ctx.keep(state)
+    context().keep({"page": 3})
+    assert kept == [{"page": 1}, {"page": 2}]
 
 
 def test_a_deadline_is_a_timeout_and_the_tool_is_told():

@@ -6,8 +6,11 @@ from typing import ClassVar
 
 from noetl.dsl.tasks import Noop, Plugin
 from noetl.tools.base import Traits
+from noetl.tools.interpreter.pool import Interpreters
+from noetl.tools.interpreter.process import Processes
+from noetl.tools.interpreter.sandbox import Sandbox
 from noetl.tools.noop import NoopTool
-from noetl.tools.registry import with_plugins
+from noetl.tools.registry import Parts, builtins, with_plugins
 
 
 class Good:
@@ -72,6 +75,19 @@ def test_what_is_no_class_is_refused():
     assert with_plugins({}, [Entry(3)]).failed == {
         "odd": "TypeError: the entry point is not a class"
     }
+
+
+async def test_every_builtin_stands_under_its_own_kind_and_closes():
+    sandbox = Sandbox.detect("off")
+    pool = Interpreters(sandbox, {}, spares=0)
+    registry = with_plugins(builtins(Parts(interpreters=pool, processes=Processes(sandbox, {}))))
+    assert sorted(registry.tools) == [
+        "artifact", "duckdb", "http", "noop", "playbook", "playbooks", "python", "result_fetch",
+        "shell", "sqlite", "wait",
+    ]  # fmt: skip
+    assert all(kind == tool.kind for kind, tool in registry.tools.items())
+    await registry.close()
+    await pool.close()
 
 
 def test_without_plugins_the_table_is_what_was_given():

@@ -89,6 +89,13 @@ def test_too_many_rows_are_refused(tmp_path):
     assert run(tmp_path, command="values (1), (2), (3)", max_rows=2).error["code"] == "row_limit"
 
 
+def test_rows_that_are_too_large_are_refused(tmp_path):
+    error = run(tmp_path, command="select hex(zeroblob(1000)) as a", max_bytes=1000).error
+    assert (error["kind"], error["code"], error["details"]) == (
+        "limit", "output_limit", {"index": 0},
+    )  # fmt: skip
+
+
 def test_a_runaway_statement_is_interrupted(tmp_path):
     text = "with recursive c(x) as (select 1 union all select x + 1 from c) select count(*) from c"
     assert run(tmp_path, command=text, within=0.2).error["code"] == "tool_timeout"

@@ -1,0 +1,1 @@
+"""The kind `http`: requests that leave through one guarded door."""

@@ -1,0 +1,196 @@
+"""An answer as data: decoded while it is read, counted, parsed, or passed on to the blobs."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from noetl.tools.base import ToolError
+from noetl.tools.stored import Spool
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+
+    from noetl.tools.base import ToolContext
+
+ERROR_BYTES: Final = 65_536
+_PIECE: Final = 1 << 20
+_TEXTUAL: Final = ("xml", "javascript", "x-www-form-urlencoded", "yaml", "graphql", "csv")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """How a body is to be read."""
+
+    response_type: str
+    max_bytes: int
+    is_ok: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Body:
+    """What was read: a value, or where the bytes lie."""
+
+    value: Any
+    ref: str | None = None
+
+
+def lower_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Names in lower case; a name that comes again adds to its value."""
+    made: dict[str, str] = {}
+    for name, value in raw:
+        key = name.decode("latin-1").lower()
+        text = value.decode("latin-1")
+        made[key] = f"{made[key]}, {text}" if key in made else text
+    return made
+
+
+async def read_body(
+    chunks: AsyncIterator[bytes], headers: Mapping[str, str], wanted: Wanted, ctx: ToolContext
+) -> Body:
+    """Read a body within its limit; what is larger goes to the blobs when the answer is ok."""
+    pieces = _decoded(chunks, headers.get("content-encoding", ""))
+    if not wanted.is_ok:
+        return Body(value=_of_error(await _head(pieces, ERROR_BYTES), headers))
+    if wanted.response_type == "blob":
+        return await _to_blob(b"", pieces, headers, ctx)
+    kept = bytearray()
+    async for piece in pieces:
+        kept += piece
+        if len(kept) > wanted.max_bytes:
+            if ctx.blobs is None:
+                message = f"the answer is larger than {wanted.max_bytes} bytes"
+                raise ToolError("limit", "output_limit", message)
+            return await _to_blob(bytes(kept), pieces, headers, ctx)
+    return Body(value=value_of(bytes(kept), headers, wanted.response_type))
+
+
+async def _head(pieces: AsyncIterator[bytes], most: int) -> bytes:
+    kept = bytearray()
+    with suppress(ToolError):  # the status matters more than a body that cannot be read
+        async for piece in pieces:
+            kept += piece
+            if len(kept) >= most:
+                break
+    return bytes(kept[:most])
+
+
+async def _to_blob(
+    head: bytes, pieces: AsyncIterator[bytes], headers: Mapping[str, str], ctx: ToolContext
+) -> Body:
+    media_type = headers.get("content-type", "application/octet-stream")
+    async with Spool(ctx) as spool:
+        await spool.write(head)
+        async for piece in pieces:
+            await spool.write(piece)
+        stored = await spool.store(media_type)
+    return Body(value=stored, ref=stored["ref"])
+
+
+# ---------------------------------------------------------------------------- encodings
+
+
+async def _decoded(chunks: AsyncIterator[bytes], encoding: str) -> AsyncIterator[bytes]:
+    """The body as it was before it was compressed, in pieces that fit in memory."""
+    coding = encoding.strip().lower()
+    if coding in {"", "identity"}:
+        async for chunk in chunks:
+            yield chunk
+        return
+    if coding not in {"gzip", "x-gzip", "deflate"}:
+        raise ToolError("parse", "unsupported_encoding", f"the answer is encoded as {coding[:40]}")
+    inflate = _Inflate(is_deflate=coding == "deflate")
+    async for chunk in chunks:
+        for piece in inflate.feed(chunk):
+            yield piece
+
+
+class _Inflate:
+    """Decompresses without trusting the size of what comes out."""
+
+    def __init__(self, *, is_deflate: bool) -> None:
+        self._may_be_raw = is_deflate
+        self._stream = zlib.decompressobj(zlib.MAX_WBITS | 32)
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """The pieces that this chunk gives."""
+        while chunk and not self._stream.eof:
+            try:
+                piece = self._stream.decompress(chunk, _PIECE)
+            except zlib.error as fault:
+                if not self._may_be_raw:
+                    message = f"the answer cannot be decompressed: {fault}"
+                    raise ToolError("parse", "invalid_encoding", message) from None
+                self._stream = zlib.decompressobj(-zlib.MAX_WBITS)
+                self._may_be_raw = False
+                continue
+            self._may_be_raw = False
+            chunk = self._stream.unconsumed_tail
+            if piece:
+                yield piece
+
+
+# ---------------------------------------------------------------------------- values
+
+
+def value_of(raw: bytes, headers: Mapping[str, str], response_type: str) -> Any:  # noqa: ANN401 - any answer
+    """The body in the form that was asked for."""
+    media, charset = media_type(headers)
+    if response_type == "binary":
+        return base64.b64encode(raw).decode("ascii")
+    if response_type == "json" or (response_type == "auto" and _is_json(media)):
+        return _json(raw) if raw.strip() else None
+    if response_type == "text" or _is_text(media):
+        return _text(raw, charset)
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return base64.b64encode(raw).decode("ascii")
+
+
+def _of_error(raw: bytes, headers: Mapping[str, str]) -> Any:  # noqa: ANN401 - any answer
+    """The body of an answer that is not ok; a broken one stays text."""
+    try:
+        return value_of(raw, headers, "auto")
+    except ToolError:
+        return _text(raw, "utf-8")
+
+
+def media_type(headers: Mapping[str, str]) -> tuple[str, str]:
+    """The type of the body in lower case, and how its text is encoded."""
+    media, *parameters = headers.get("content-type", "").split(";")
+    charset = "utf-8"
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset":
+            charset = value.strip().strip('"') or charset
+    return media.strip().lower(), charset
+
+
+def _is_json(media: str) -> bool:
+    return media.endswith(("/json", "+json"))
+
+
+def _is_text(media: str) -> bool:
+    return media.startswith("text/") or any(word in media for word in _TEXTUAL)
+
+
+def _text(raw: bytes, charset: str) -> str:
+    try:
+        return raw.decode(charset, "replace")
+    except LookupError:
+        return raw.decode("utf-8", "replace")
+
+
+def _json(raw: bytes) -> Any:  # noqa: ANN401 - any JSON
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+        head = raw[:ERROR_BYTES].decode("utf-8", "replace")
+        message = f"the answer is no JSON: {fault}"
+        raise ToolError("parse", "invalid_json", message, details={"body": head}) from None

@@ -1,0 +1,78 @@
+"""What an answer or a broken connection means as an error of the task."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Final
+
+import httpcore
+
+from noetl.tools.base import ToolError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
+
+MOST_RETRY_AFTER_S: Final = 365 * 86_400.0
+_KINDS: Final = {401: "auth", 403: "auth", 404: "not_found", 429: "rate_limit"}
+_SERVER: Final = 500
+
+
+def status_error(status: int, headers: Mapping[str, str], body: object, now: datetime) -> ToolError:
+    """The error of an answer that is not ok."""
+    kind = _KINDS.get(status, "server_error" if status >= _SERVER else "client_error")
+    return ToolError(
+        kind,
+        f"http_{status}",
+        f"the server answered {status}",
+        status_code=status,
+        retry_after_s=retry_after(headers.get("retry-after"), now),
+        details={"body": body},
+    )
+
+
+def retry_after(text: str | None, now: datetime) -> float | None:
+    """How long the server asks to wait: seconds or a date; None when it does not say."""
+    given = (text or "").strip()
+    if not given:
+        return None
+    if given.isascii() and given.isdigit():
+        return min(float(given), MOST_RETRY_AFTER_S)
+    try:
+        moment = parsedate_to_datetime(given)
+        wait = (moment - now).total_seconds()
+    except (ValueError, TypeError, OverflowError):  # no date, or one without a zone
+        return None
+    return min(max(0.0, wait), MOST_RETRY_AFTER_S)
+
+
+def translated(fault: Exception) -> ToolError:
+    """The error of a connection that failed."""
+    said = str(fault) or type(fault).__name__
+    if isinstance(fault, (httpcore.ConnectTimeout, httpcore.PoolTimeout)):
+        return ToolError("timeout", "CONN_TIMEOUT", said)
+    if isinstance(fault, httpcore.TimeoutException):
+        return ToolError("timeout", "tool_timeout", said)
+    if isinstance(fault, httpcore.LocalProtocolError):
+        return ToolError("config", "invalid_config", said)
+    for cause in _causes(fault):
+        if isinstance(cause, ToolError):
+            return cause
+        if isinstance(cause, ssl.SSLError):
+            return ToolError("connection", "TLS_ERROR", str(cause), retryable=False)
+        if isinstance(cause, socket.gaierror):
+            return ToolError("connection", "DNS_ERROR", said)
+    code = "CONN_REFUSED" if isinstance(fault, httpcore.ConnectError) else "CONN_RESET"
+    return ToolError("connection", code, said)
+
+
+def _causes(fault: BaseException) -> Iterator[BaseException]:
+    """A fault and what led to it."""
+    seen: set[int] = set()
+    here: BaseException | None = fault
+    while here is not None and id(here) not in seen:
+        seen.add(id(here))
+        yield here
+        here = here.__cause__ or here.__context__

@@ -1,0 +1,55 @@
+"""Sends HTTP requests; the client is imported with the first one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from noetl.dsl.tasks import Http
+from noetl.tools.base import Traits
+from noetl.tools.http.egress import Egress, Guard, resolve
+
+if TYPE_CHECKING:
+    from noetl.clock import Clock
+    from noetl.dsl.tasks.task import Task
+    from noetl.dsl.views import Outcome
+    from noetl.tools.base import ToolContext
+    from noetl.tools.http.egress import Resolve
+    from noetl.tools.http.transport import Door
+
+
+class HttpTool:
+    """The kind `http`."""
+
+    kind: ClassVar[str] = "http"
+    Config: ClassVar[type[Task]] = Http
+    traits: ClassVar[Traits] = Traits()
+
+    def __init__(self, egress: Egress, clock: Clock, resolve: Resolve = resolve) -> None:
+        self._guard = Guard(egress=egress, resolve=resolve)
+        self._clock = clock
+        self._door: Door | None = None
+
+    async def run(self, config: Http, ctx: ToolContext) -> Outcome:
+        """Send the request, or all of its pages."""
+        # The client takes as long to import as everything else of a short local run.
+        from noetl.tools.http.exchange import Exchange  # noqa: PLC0415 - see above
+        from noetl.tools.http.paginate import pages  # noqa: PLC0415 - see above
+        from noetl.tools.http.request import request_of  # noqa: PLC0415 - see above
+        from noetl.tools.http.transport import Door  # noqa: PLC0415 - see above
+
+        if self._door is None:
+            self._door = Door(self._guard)
+        exchange = Exchange(config=config, ctx=ctx, door=self._door, clock=self._clock)
+        request = await request_of(config, ctx)
+        if config.paginate is not None:
+            return await pages(exchange, request, config.paginate)
+        return await exchange.ask(request)
+
+    async def cancel(self, ctx: ToolContext) -> None:
+        """Cancelling the task closes its connection."""
+
+    async def close(self) -> None:
+        """Close every connection."""
+        door, self._door = self._door, None
+        if door is not None:
+            await door.close()
