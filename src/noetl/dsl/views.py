@@ -99,6 +99,44 @@ class Lazy(View):
         return True
 
 
+class Partly(View):
+    """A map some of whose values lie elsewhere, at any depth: each is read when it is touched."""
+
+    __slots__ = ("_resolved", "_values")
+
+    def __init__(self, values: Mapping[str, Any], resolved: Mapping[str, Any]) -> None:
+        self._values = values
+        self._resolved = resolved
+
+    def lookup(self, key: str) -> object:
+        """One value."""
+        return readable(self._values[key], self._resolved) if key in self._values else MISSING
+
+    def plain(self) -> object:
+        """The map with every value in its place."""
+        return {key: plain(readable(item, self._resolved)) for key, item in self._values.items()}
+
+    def is_truthy(self) -> bool:
+        """Whether there is a value."""
+        return bool(self._values)
+
+
+def readable(value: object, resolved: Mapping[str, Any]) -> object:
+    """A value as templates read it: references and maps that hold some become views."""
+    if isinstance(value, Reference):
+        return Lazy(value, resolved)
+    if isinstance(value, dict) and _holds_references(value):
+        return Partly(value, resolved)
+    return value
+
+
+def _holds_references(value: Mapping[str, Any]) -> bool:
+    return any(
+        isinstance(item, Reference) or (isinstance(item, dict) and _holds_references(item))
+        for item in value.values()
+    )
+
+
 def facet_of(reference: Reference | None, key: str) -> object:
     """One of the names that tell where a value lies."""
     if not key.startswith("_"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from noetl.dsl.scope import Names, Scope
-from noetl.dsl.views import Lazy, StepResult, StepView
+from noetl.dsl.views import Lazy, Partly, StepResult, StepView, readable
 from noetl.engine.scope import job_of
 from noetl.engine.writes import write_at
 
@@ -30,9 +30,10 @@ class Bindings:
         resolved: Mapping[str, Any] = _NOTHING,
     ) -> None:
         """Take what the command brought; values by reference are read when they are touched."""
-        lazy = {place: Lazy(reference, resolved) for place, reference in refs.items()}
-        self._workload = _with_lazy(bound, "workload", lazy)
-        self._ctx = _with_lazy(bound, "ctx", lazy)
+        self._resolved = resolved
+        self._has_refs = bool(refs)
+        self._workload = _with_refs(bound, "workload", refs)
+        self._ctx = _with_refs(bound, "ctx", refs)
         self._steps = {
             name: _view(value, refs.get(f"steps.{name}"), resolved)
             for name, value in (bound.get("steps") or {}).items()
@@ -41,8 +42,8 @@ class Bindings:
         self._execution_id = execution_id
         self._result = self._steps.get(bound.get("routed_by", ""))
         iteration = dict(bound.get("iter") or {})
-        if "iter.item" in lazy:
-            iteration["item"] = lazy["iter.item"]
+        if "iter.item" in refs:
+            iteration["item"] = Lazy(refs["iter.item"], resolved)
         self._iteration = _iteration(step, iteration) | _frame(bound.get("frame"))
         self.index: int | None = self._iteration.get("_index")
         self._step: dict[str, Any] = {"name": step.name, **(bound.get("step") or {})}
@@ -57,6 +58,17 @@ class Bindings:
         written = {"ctx": self._ctx, "iter": self._iter, "step": self._step}[target]
         write_at(written, path, value)
 
+    def _whole(self, values: dict[str, Any]) -> Any:  # noqa: ANN401 - a map, or a view of one
+        """A scope under its own name, as it is now."""
+        return Partly(dict(values), self._resolved) if self._has_refs else dict(values)
+
+    def _bare(self, values: dict[str, Any], whole: Any) -> Mapping[str, Any]:  # noqa: ANN401 - see _whole
+        """The keys of a scope as names of their own."""
+        if not self._has_refs:
+            bare: Mapping[str, Any] = whole
+            return bare
+        return {name: readable(item, self._resolved) for name, item in values.items()}
+
     def scope(
         self,
         *,
@@ -67,9 +79,10 @@ class Bindings:
     ) -> Scope:
         """The names at one point of the command, in their order of precedence."""
         given = inputs or {}
+        workload, ctx = self._whole(self._workload), self._whole(self._ctx)
         scopes: dict[str, Any] = {
-            "workload": self._workload,
-            "ctx": dict(self._ctx),
+            "workload": workload,
+            "ctx": ctx,
             "iter": dict(self._iter),
             "steps": self._steps,
             "step": dict(self._step),
@@ -93,21 +106,23 @@ class Bindings:
                 inputs=given,
                 iteration=self._iteration,
                 tasks=tasks or {},
-                ctx=scopes["ctx"],
+                ctx=self._bare(self._ctx, ctx),
                 steps=self._steps,
-                workload=self._workload,
+                workload=self._bare(self._workload, workload),
                 late=late,
             )
         )
 
 
-def _with_lazy(bound: Mapping[str, Any], scope: str, lazy: Mapping[str, Lazy]) -> dict[str, Any]:
-    """One scope with the values that lie elsewhere put in their places."""
+def _with_refs(
+    bound: Mapping[str, Any], scope: str, refs: Mapping[str, Reference]
+) -> dict[str, Any]:
+    """One scope with references in the places of the values that lie elsewhere."""
     values = dict(bound.get(scope) or {})
-    for place, value in lazy.items():
+    for place, reference in refs.items():
         target, _, path = place.partition(".")
         if target == scope:
-            write_at(values, path, value)
+            write_at(values, path, reference)
     return values
 
 

@@ -115,7 +115,7 @@ def next_frames(state: State, name: str, loop: LoopState) -> list[Event]:
         upto = min(loop.next_frame + free, loop.frame_spec["max_frames"])
         numbers = range(loop.next_frame, upto)
         return [event for number in numbers for event in _dispatch(state, name, number, 1)]
-    return [_done(state, name, loop)]
+    return [] if loop.frames else [_done(state, name, loop)]
 
 
 def claim_again(state: State, resolved: Mapping[str, Any], name: str, number: int) -> list[Event]:

@@ -97,7 +97,7 @@ def advance(state: State, resolved: Mapping[str, Any], name: str) -> list[Event]
         upto = min(loop.total, loop.next_index + room - len(again))
         indexes = [*again, *range(loop.next_index, upto)]
         return [issue(state, name, resolved, index) for index in indexes]
-    return [_done(state, name, loop)]
+    return [] if loop.open else [_done(state, name, loop)]
 
 
 def _done(state: State, name: str, loop: LoopState) -> ev.LoopDone:

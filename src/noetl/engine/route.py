@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noetl.dsl.template import TemplateFailure, compile_condition, is_true, render
 from noetl.dsl.views import Lazy, Outcome, OutputView
 from noetl.engine import events as ev
+from noetl.engine.folds.steps import result_of
 from noetl.engine.scope import outcome_names, scope_of
 from noetl.engine.work import template_error
 from noetl.engine.writes import with_writes
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from noetl.dsl.scope import Scope
+    from noetl.dsl.views import StepResult
     from noetl.engine.events import Event
     from noetl.engine.program import ArcPlan
     from noetl.engine.state import State
@@ -56,8 +59,26 @@ class _Exit:
         more = outcome_names(self.state, self.name, data, self.error)
         own = {**self.writes, "name": self.name, "visit": self.state.step(self.name).visit}
         return scope_of(
-            self.state, self.name, resolved=self.resolved, ctx=self.ctx, more={**more, "step": own}
+            self.state,
+            self.name,
+            resolved=self.resolved,
+            ctx=self.ctx,
+            more={**more, "step": own},
+            leaving=(self.name, self._result),
         )
+
+    def _result(self) -> StepResult:
+        """What the step is about to leave behind, for its own `set` and arcs."""
+        left = ev.StepExited(
+            step=self.name,
+            visit=self.state.step(self.name).visit,
+            outcome="COMPLETED" if self.error is None else "FAILED",
+            result=self.data,
+            reference=self.reference,
+            error=self.error,
+            routing=ev.Routing(mode="exclusive"),
+        )
+        return replace(result_of(self.state, left), writes=self.writes)
 
     def write(self, written: Mapping[str, Mapping[str, Any]]) -> None:
         """Make writes readable by what follows."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha1
+from typing import TYPE_CHECKING, Any, Final
 
 from noetl.dsl.scope import Names, Scope
-from noetl.dsl.views import Lazy, Outcome, OutputView, Reference, StepView
+from noetl.dsl.views import Outcome, OutputView, Partly, StepView, readable
 
 if TYPE_CHECKING:
+    from noetl.dsl.views import StepResult
     from noetl.engine.events import Error
     from noetl.engine.state import State
+
+    Leaving = tuple[str, Callable[[], StepResult]]
 
 NOTHING: Mapping[str, Any] = {}
 
@@ -18,15 +22,24 @@ NOTHING: Mapping[str, Any] = {}
 class Results(Mapping[str, Any]):
     """Every declared step by name: its view, or null while it has no result."""
 
-    __slots__ = ("_resolved", "_state")
+    __slots__ = ("_leaving", "_resolved", "_state")
 
-    def __init__(self, state: State, resolved: Mapping[str, Any] = NOTHING) -> None:
+    def __init__(
+        self,
+        state: State,
+        resolved: Mapping[str, Any] = NOTHING,
+        leaving: Leaving | None = None,
+    ) -> None:
+        """A step that is about to exit reads as it will be (`leaving`)."""
         self._state = state
         self._resolved = resolved
+        self._leaving = leaving
 
     def __getitem__(self, name: str) -> StepView | None:
         if name not in self._state.program.steps:
             raise KeyError(name)
+        if self._leaving is not None and name == self._leaving[0]:
+            return StepView(self._leaving[1](), self._resolved)
         step = self._state.steps.get(name)
         if step is None or step.result is None:
             return None
@@ -60,22 +73,26 @@ def about(state: State) -> dict[str, Any]:
     }
 
 
-def scope_of(
+def scope_of(  # noqa: PLR0913 - what a template may see differs from place to place
     state: State,
     step: str | None = None,
     *,
     resolved: Mapping[str, Any] = NOTHING,
     ctx: Mapping[str, Any] | None = None,
     more: Mapping[str, Any] | None = None,
+    leaving: Leaving | None = None,
 ) -> Scope:
     """The scope of a template that the engine renders for a step."""
     context = state.ctx if ctx is None else ctx
+    bare: Mapping[str, Any] = context
+    whole: object = context
     if state.has_refs:
-        context = readable(context, resolved)
-    results = Results(state, resolved)
+        bare = {name: readable(item, resolved) for name, item in context.items()}
+        whole = Partly(context, resolved)
+    results = Results(state, resolved, leaving)
     scopes: dict[str, Any] = {
         "workload": state.workload,
-        "ctx": context,
+        "ctx": whole,
         "steps": results,
         "execution": about(state),
         "execution_id": state.execution_id,
@@ -94,9 +111,7 @@ def scope_of(
         "version": state.version,
         "result": routed,
     }
-    return Scope(
-        Names(scopes=scopes, ctx=context, steps=results, workload=state.workload, late=late)
-    )
+    return Scope(Names(scopes=scopes, ctx=bare, steps=results, workload=state.workload, late=late))
 
 
 def routed_here(state: State, step: str, results: Results) -> StepView | None:
@@ -107,18 +122,16 @@ def routed_here(state: State, step: str, results: Results) -> StepView | None:
 
 def job_of(execution_id: str) -> dict[str, str]:
     """The older name of the execution's id."""
-    return {"uuid": execution_id, "id": execution_id, "execution_id": execution_id}
+    digest = bytearray(sha1(_OID + execution_id.encode(), usedforsecurity=False).digest()[:16])
+    digest[6] = digest[6] & 0x0F | 0x50
+    digest[8] = digest[8] & 0x3F | 0x80
+    text = digest.hex()
+    parts = (text[:8], text[8:12], text[12:16], text[16:20], text[20:])
+    return {"uuid": "-".join(parts), "id": execution_id, "execution_id": execution_id}
 
 
-def readable(value: Mapping[str, Any], resolved: Mapping[str, Any]) -> dict[str, Any]:
-    """A map whose referenced values are read when they are touched, also inside its maps."""
-    return {key: _readable(item, resolved) for key, item in value.items()}
-
-
-def _readable(item: object, resolved: Mapping[str, Any]) -> object:
-    if isinstance(item, Reference):
-        return Lazy(item, resolved)
-    return readable(item, resolved) if isinstance(item, dict) else item
+# The namespace of object identifiers; `job.uuid` is the UUID of version 5 of the execution's id.
+_OID: Final = bytes.fromhex("6ba7b8129dad11d180b400c04fd430c8")
 
 
 def outcome_names(state: State, step: str, data: object, error: Error | None) -> dict[str, Any]:

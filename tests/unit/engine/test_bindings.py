@@ -1,5 +1,7 @@
 """The names inside a command."""
 
+from uuid import NAMESPACE_OID, uuid5
+
 import pytest
 
 from noetl.dsl.playbook import Step
@@ -9,6 +11,7 @@ from noetl.dsl.views import NeedsObject, Reference
 from noetl.engine.bindings import Bindings
 from noetl.engine.writes import write_at
 
+UUID = str(uuid5(NAMESPACE_OID, "81"))
 BOUND = {
     "workload": {"w": 1, "x": "workload"},
     "ctx": {"c": {"d": 2}, "x": "ctx"},
@@ -40,7 +43,7 @@ def value(bindings: Bindings, text: str) -> object:
         ("[step.name, step.visit, step.kept]", ["s", 2, 5]),
         ("[execution.id, execution.path, execution_id]", ["81", "p", "81"]),
         ("[catalog_id, path, version]", ["9", "p", 4]),
-        ("job", {"uuid": "81", "id": "81", "execution_id": "81"}),
+        ("job", {"uuid": UUID, "id": "81", "execution_id": "81"}),
         ("result.r", 6),
         ("keychain.k.t", "secret"),
         ("[input, args, iter]", [{}, {}, {}]),
@@ -138,3 +141,13 @@ def test_a_value_by_reference_is_asked_for_only_when_it_is_touched() -> None:
 def test_a_frame_gives_its_rows_to_the_body_and_its_size_to_the_claim() -> None:
     bindings = Bindings(Step(name="s"), {"frame": {"max_rows": 5, "index": 0}}, "81")
     assert value(bindings, "{{ [__frame_max_rows, frame.index] }}") == [5, 0]
+
+
+def test_a_scope_that_holds_a_reference_reads_as_a_whole_once_it_was_fetched() -> None:
+    bindings = Bindings(
+        Step(name="s"), {"ctx": {"a": {"b": 1}}}, "81", {"ctx.a.big": BIG}, {BIG.ref: [1, 2]}
+    )
+    assert value(bindings, "{{ ctx }}") == {"a": {"b": 1, "big": [1, 2]}}
+    assert value(bindings, "{{ [a.b, a, a | length, ctx.a.big[1]] }}") == [
+        1, {"b": 1, "big": [1, 2]}, 2, 2,
+    ]  # fmt: skip

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from noetl.dsl.parse import read
 from noetl.dsl.playbook import Playbook
+from noetl.engine import events as ev
 from noetl.engine.cursor import claim_step
 from tests.unit.engine.host import HEAD, Host, boom, ok
-
-if TYPE_CHECKING:
-    from noetl.engine import events as ev
 
 
 def body(frame: str = "{max_rows: 2}", more: str = "", policy: str = "") -> str:
@@ -143,6 +139,28 @@ def test_a_frame_that_takes_too_long_is_cancelled_and_tried_again() -> None:
     host.fire("frame:start#1/f0")
     assert "frame.failed(start)" in host.rows
     assert host.run().state.terminal == "COMPLETED"
+
+
+def test_a_loop_that_is_ending_waits_for_the_frames_that_are_still_open() -> None:
+    text = body("{max_rows: 1, max_attempts: 1}").replace("max_in_flight: 2", "max_in_flight: 3")
+    host = Host(text, Source([1, 2, 3, 4], frame=1))
+    host.settle()
+    for _ in range(3):
+        host.report(host.open.pop(0))
+    keys = [command.key for command in host.state.commands.values()]
+    named = [{"step": "start", "command_key": key, "attempt": 1} for key in keys]
+    host.append(
+        *(ev.CommandClaimed(**one, worker_id="w") for one in named),
+        ev.ExecutionPaused(),
+        ev.CallDone(**named[0], result=1),
+        ev.CallError(**named[1], error=boom()),
+        ev.ExecutionResumed(),
+    )
+    host.settle()
+    assert "loop.done(start)" not in host.rows
+    host.post(ev.CallDone(**named[2], result=1))
+    assert host.state.terminal == "FAILED"
+    assert host.state.steps["start"].result.stats == {"total": 3, "success": 2, "failed": 1}
 
 
 def test_a_body_may_end_the_loop() -> None:

@@ -246,3 +246,30 @@ workflow:
 
     host = Host(body, tools).run()
     assert (host.state.terminal, host.state.failure.message) == ("FAILED", "no database")
+
+
+def test_an_ending_loop_waits_for_what_is_still_running() -> None:
+    body = """
+workflow:
+  - step: start
+    loop: {in: 4, iterator: i, spec: {mode: parallel, max_in_flight: 3}}
+    tool: {kind: python, code: "1"}
+"""
+    host = Host(body)
+    host.settle()
+    keys = [command.command_key for command in host.open]
+    host.append(
+        *(
+            ev.CommandClaimed(step="start", command_key=key, worker_id="w", attempt=1)
+            for key in keys
+        ),
+        ev.ExecutionPaused(),
+        ev.CallDone(step="start", command_key=keys[0], attempt=1, result="a"),
+        ev.CallError(step="start", command_key=keys[1], attempt=1, error=boom()),
+        ev.ExecutionResumed(),
+    )
+    host.settle()
+    assert "loop.done(start)" not in host.rows
+    host.post(ev.CallDone(step="start", command_key=keys[2], attempt=1, result="c"))
+    assert host.state.terminal == "FAILED"
+    assert host.state.steps["start"].result.data == ["a", None, "c", None]

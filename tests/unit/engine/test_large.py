@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from noetl.dsl.views import Reference
+from noetl.dsl.views import Reference, Unreadable
 from noetl.engine import events as ev
 from noetl.engine.decide import Need, decide
 from noetl.engine.work import item_at
@@ -179,3 +179,41 @@ workflow:
     assert steps["child"]["child_execution_id"] == "77"
     assert steps["bad"]["error"]["code"] == "python_error"
     assert "nobody" not in steps
+
+
+def test_ctx_with_a_value_by_reference_reads_as_a_whole() -> None:
+    host = Host('result: "{{ ctx }}"\nworkflow: [{step: start}]\n')
+    host.append(ev.CtxUpdated(step="start", cause="set", ctx={"small": 1}, refs={"big": BIG}))
+    host.stored = {BIG.ref: {"rows": [1]}}
+    host.settle()
+    assert host.state.result == {"small": 1, "big": {"rows": [1]}}
+
+
+GONE = Unreadable("result_gone", "it is gone")
+
+
+def test_an_object_that_is_gone_fails_its_reader() -> None:
+    body = "workflow:\n" + python(
+        "start", next='{arcs: [{step: end, when: "{{ output.rows[0] == 1 }}"}]}'
+    ) + python("end")  # fmt: skip
+    host = Host(body, lambda _: ok(reference=BIG))
+    host.stored = {BIG.ref: GONE}
+    host.run()
+    assert (host.state.terminal, host.state.failed_steps) == ("FAILED", ["start"])
+    assert (host.state.failure.kind, host.state.failure.code) == ("storage_access", "result_gone")
+
+
+def test_items_that_are_gone_fail_the_loop_and_its_open_work_is_cancelled() -> None:
+    loop = "{in: 3, iterator: i, spec: {mode: parallel, max_in_flight: 2}}"
+    host = Host("workflow:\n" + python("start", loop=loop))
+    host.append(
+        ev.StepEntered(step="start", visit=1),
+        ev.LoopStarted(step="start", visit=1, total=3, mode="parallel", max_in_flight=2,
+                       items_ref=(BIG,)),
+    )  # fmt: skip
+    host.stored = {BIG.ref: ["a", "b", "c"]}
+    host.settle()
+    host.objects[BIG.ref] = GONE
+    host.report(host.open.pop(0))
+    assert (host.state.terminal, host.state.failure.code) == ("FAILED", "result_gone")
+    assert "command.cancelled(start/1)" in host.rows

@@ -80,7 +80,7 @@ def _exited(state: State, recorded: Recorded, event: ev.StepExited) -> None:
     step.status = event.outcome
     step.error = event.error
     step.is_handled = event.handled
-    step.result = _result(state, event)
+    step.result = result_of(state, event)
     step.loop = None
     step.outcome = None
     if not is_noop(state, event.step):
@@ -112,7 +112,8 @@ def _off_the_agenda(state: State, name: str, step: StepState) -> None:
         state.take("claim", name, number)
 
 
-def _result(state: State, event: ev.StepExited) -> StepResult:
+def result_of(state: State, event: ev.StepExited) -> StepResult:
+    """What a visit leaves behind."""
     plan = state.program.steps[event.step]
     step = state.step(event.step)
     loop = step.loop
