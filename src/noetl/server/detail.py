@@ -1,0 +1,169 @@
+"""Runs as readers see them: the read model, and the state behind it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from noetl.api.executions import Events, Execution
+from noetl.engine.rows import to_row
+from noetl.engine.why import why
+from noetl.server.errors import NotFound, UnknownExecution
+from noetl.server.signals import sleep_until
+
+if TYPE_CHECKING:
+    from noetl.dsl.views import Reference
+    from noetl.engine.state import State, StepState
+    from noetl.server.cache import Cache
+    from noetl.server.large import Large
+    from noetl.server.signals import Signals
+    from noetl.server.workers import Workers
+    from noetl.store.base import ExecutionRow, Store
+
+COMMIT_S: Final = 1.0
+_CODES: Final = {
+    "running": "running_on_worker",
+    "retry": "waiting_retry",
+    "wait": "waiting_timer",
+    "timer": "waiting_timer",
+    "child": "waiting_child",
+    "callback": "waiting_callback",
+}
+
+
+class Details:
+    """Reads runs."""
+
+    def __init__(
+        self, store: Store, cache: Cache, large: Large, workers: Workers, signals: Signals
+    ) -> None:
+        self._signals = signals
+        self._store = store
+        self._cache = cache
+        self._large = large
+        self._workers = workers
+
+    async def execution(self, execution_id: str) -> Execution:
+        """One run."""
+        row = await self.row(execution_id)
+        state = await self.state(row)
+        return Execution(
+            execution_id=row.execution_id,
+            status=row.status,
+            catalog_id=row.catalog_id,
+            path=row.path,
+            version=row.version,
+            pool=row.pool,
+            started_at=row.started_at,
+            updated_at=row.updated_at,
+            completed_at=row.completed_at,
+            parent_execution_id=row.parent_execution_id,
+            current_steps=row.current_steps,
+            progress=row.progress,
+            workload=state.workload,
+            ctx=_plain(state.ctx),
+            result=state.result,
+            reference=_plain(state.reference),
+            error=_plain(state.failure) if state.terminal == "FAILED" else None,
+            failed_steps=tuple(state.failed_steps),
+            steps={
+                name: _step(state.steps[name])
+                for name in state.program.steps
+                if name in state.steps
+            },
+            last_seq=row.last_seq,
+            rerun_of=row.rerun_of,
+            forked_from=row.forked_from,
+            labels=row.labels,
+        )
+
+    async def row(self, execution_id: str) -> ExecutionRow:
+        """The read model of a run."""
+        row = await self._store.executions.get(execution_id)
+        if row is None:
+            raise UnknownExecution(f"there is no execution {execution_id}")
+        return row
+
+    async def state(self, row: ExecutionRow) -> State:
+        """The committed state of a run; the cached one may be ahead of its commit, or behind."""
+        entry = self._cache.peek(row.execution_id)
+        if entry is not None and entry.state.seq > row.last_seq:
+            row = await self._after_commit(row)
+            entry = self._cache.peek(row.execution_id)
+        if entry is not None and entry.state.seq == row.last_seq:
+            return entry.state
+        return (await self._cache.read(row.execution_id)).state
+
+    async def _after_commit(self, row: ExecutionRow) -> ExecutionRow:
+        """Wait for the commit that is under way: cheaper than reading the log."""
+        watcher = self._signals.watch(row.execution_id)
+        try:
+            await sleep_until(watcher, COMMIT_S)
+        finally:
+            self._signals.unwatch(row.execution_id, watcher)
+        return await self.row(row.execution_id)
+
+    async def events(self, execution_id: str, after: int, limit: int) -> Events:
+        """A page of the log."""
+        row = await self.row(execution_id)
+        page = await self._store.log.read(execution_id, after, limit)
+        last = page[-1].seq if page else after
+        return Events(
+            items=tuple(to_row(item) for item in page),
+            last_seq=row.last_seq,
+            next_cursor=str(last) if len(page) == limit and last < row.last_seq else None,
+        )
+
+    async def why(self, execution_id: str) -> dict[str, Any]:
+        """What a run waits for, with the workers that could do it."""
+        row = await self.row(execution_id)
+        reasons = [self._told(item) for item in why(await self.state(row))]
+        summary = "; ".join(str(item.get("detail", item.get("code", ""))) for item in reasons)
+        return {
+            "execution_id": execution_id,
+            "status": row.status,
+            "summary": summary or row.status,
+            "reasons": reasons,
+        }
+
+    def _told(self, reason: dict[str, Any]) -> dict[str, Any]:
+        """A reason under its outward code, with the workers that could do something about it."""
+        told = {**reason, "code": _CODES.get(reason["code"], reason["code"])}
+        pool = reason.get("pool")
+        if reason["code"] == "unclaimed" and isinstance(pool, str):
+            live = len(self._workers.live(pool))
+            told["code"] = "queue_backlog" if live else "waiting_for_worker"
+            told["live_workers"] = live
+            told["detail"] = f"pool `{pool}` has {live} live workers"
+            if not live:
+                told["hint"] = f"start a worker of pool `{pool}`"
+        return told
+
+    async def step_result(self, execution_id: str, step: str) -> Any:  # noqa: ANN401 - a user's value
+        """What a step returned, fetched when it lies apart."""
+        state = await self.state(await self.row(execution_id))
+        found = state.steps.get(step)
+        result = found.result if found is not None else None
+        if result is None:
+            raise NotFound(f"the run has no result of `{step}`")
+        if result.reference is not None:
+            return await self._large.value(result.reference)
+        return _plain(result.data)
+
+
+def _step(step: StepState) -> dict[str, Any]:
+    told: dict[str, Any] = {"status": step.status, "visit": step.visit}
+    if step.is_live:
+        told["status"] = "RUNNING"
+    if step.result is not None and not step.is_live:
+        told["result"] = _plain(step.result.data)
+        if step.result.error is not None:
+            told["error"] = dict(step.result.error)
+        if step.result.reference is not None:
+            told["reference"] = _plain(step.result.reference)
+    return told
+
+
+def _plain(value: object | Reference) -> Any:  # noqa: ANN401 - JSON of the author's own
+    return msgspec.to_builtins(value, str_keys=True)

@@ -1,0 +1,134 @@
+"""Refusals of the control plane, each with the code and status that its answer carries."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from noetl.errors import NoetlError
+
+
+class UnknownExecution(NoetlError):
+    """There is no run of that id."""
+
+    code = "unknown_execution"
+    status: ClassVar[int] = 404
+
+
+class UnknownCommand(NoetlError):
+    """There is no command of that id."""
+
+    code = "unknown_command"
+    status: ClassVar[int] = 404
+
+
+class UnknownPath(NoetlError):
+    """The catalog has no such document."""
+
+    code = "unknown_path"
+    status: ClassVar[int] = 404
+
+
+class NotFound(NoetlError):
+    """There is no such thing."""
+
+    code = "not_found"
+    status: ClassVar[int] = 404
+
+
+class Conflict(NoetlError):
+    """The request does not fit the state that the thing is in."""
+
+    code = "conflict"
+    status: ClassVar[int] = 409
+
+    def __init__(
+        self, message: str, *, code: str, hint: str = "", retry_after: float | None = None
+    ) -> None:
+        super().__init__(message, code=code, hint=hint)
+        self.retry_after = retry_after
+
+
+class Unacceptable(NoetlError):
+    """The request is well formed and cannot be meant."""
+
+    code = "validation_failed"
+    status: ClassVar[int] = 422
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str = "validation_failed",
+        hint: str = "",
+        errors: tuple[dict[str, Any], ...] = (),
+    ) -> None:
+        super().__init__(message, code=code, hint=hint)
+        self.errors = errors
+
+
+class BadJson(NoetlError):
+    """The body is no JSON."""
+
+    code = "bad_json"
+    status: ClassVar[int] = 400
+
+
+class BadReference(NoetlError):
+    """A text that names no stored value."""
+
+    code = "bad_ref"
+    status: ClassVar[int] = 400
+
+
+class TooLarge(NoetlError):
+    """The body is over its limit."""
+
+    code = "body_too_large"
+    status: ClassVar[int] = 413
+
+
+class TooLargeToRead(NoetlError):
+    """A stored value that an expression may not read as a whole."""
+
+    code = "result_too_large"
+    status: ClassVar[int] = 413
+
+
+class Forbidden(NoetlError):
+    """The caller may not do this."""
+
+    code = "forbidden"
+    status: ClassVar[int] = 403
+
+
+class Expired(NoetlError):
+    """It was there, and its time has passed."""
+
+    code = "expired"
+    status: ClassVar[int] = 410
+
+
+class PoolSaturated(NoetlError):
+    """More is queued than the server takes on."""
+
+    code = "pool_saturated"
+    status: ClassVar[int] = 503
+    retryable: ClassVar[bool] = True
+    retry_after: ClassVar[float] = 1.0
+
+
+class Draining(NoetlError):
+    """The server is about to stop and takes on nothing new."""
+
+    code = "draining"
+    status: ClassVar[int] = 503
+    retryable: ClassVar[bool] = True
+    retry_after: ClassVar[float] = 1.0
+
+
+class RaceLost(NoetlError):
+    """Another server started the run, or wrote to it again and again, before this one could."""
+
+    code = "version_conflict"
+    status: ClassVar[int] = 409
+    retryable: ClassVar[bool] = True

@@ -1,0 +1,256 @@
+"""Who gets which command: requests of a batch and parked ones take what is claimable.
+
+A claim is an event of the batch that made the command claimable, so that work reaches its worker
+with the answer to a report, without a second commit and without a hint.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from noetl.api.commands import Command as Body
+from noetl.api.commands import CommandContext
+from noetl.clock import rfc3339
+from noetl.engine import events as ev
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+    from datetime import datetime
+
+    from noetl.engine.state import Command, State
+    from noetl.server.posts import Ask
+    from noetl.server.turn import Turn
+    from noetl.store.base import Commands
+
+OLD_AFTER: Final = timedelta(seconds=1)
+_SPARE: Final = 16
+_MOST_CHECKPOINTS: Final = 10_000
+HELD: Final = frozenset({"CLAIMED", "RUNNING"})
+_OLD, _FRESH, _YOUNG = 0, 1, 2
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """What one commit is made of."""
+
+    moment: datetime
+    now: str
+    opened: Callable[[Batch, str], Awaitable[Turn | None]]
+    turns: dict[str, Turn] = field(default_factory=dict)
+    asks: list[Ask] = field(default_factory=list)
+    served: dict[Ask, None] = field(default_factory=dict)
+    """Requests that were given something."""
+
+    async def turn(self, execution_id: str) -> Turn | None:
+        """The turn of a run, opened when the batch has none."""
+        return self.turns.get(execution_id) or await self.opened(self, execution_id)
+
+
+@dataclass(slots=True)
+class _Candidate:
+    execution_id: str
+    command_id: str
+    kind: str
+    priority: int
+    rank: int
+    cause: str | None = None
+
+
+class HandOut:
+    """Gives claimable commands to workers."""
+
+    def __init__(self, commands: Commands, lease_s: float) -> None:
+        self._commands = commands
+        self.lease_s = lease_s
+        self._checkpoints: OrderedDict[tuple[str, int], Any] = OrderedDict()
+        self._parked: dict[str, dict[Ask, None]] = {}
+
+    def remember(self, command_id: str, attempt: int, checkpoint: object) -> None:
+        """Keep where an attempt begins; the state knows only what parks have told."""
+        if checkpoint is not None:
+            self._checkpoints[command_id, attempt] = checkpoint
+            if len(self._checkpoints) > _MOST_CHECKPOINTS:
+                self._checkpoints.popitem(last=False)
+
+    def park(self, ask: Ask) -> None:
+        """Keep a request until there is work of its pool."""
+        self._parked.setdefault(ask.pool, {})[ask] = None
+
+    def close(self, ask: Ask) -> None:
+        """Give a request nothing more."""
+        ask.is_closed = True
+        parked = self._parked.get(ask.pool)
+        if parked is not None:
+            parked.pop(ask, None)
+            if not parked:
+                del self._parked[ask.pool]
+
+    def parked(self) -> Iterator[Ask]:
+        """Every request that waits."""
+        for asks in self._parked.values():
+            yield from asks
+
+    async def run(self, batch: Batch) -> None:
+        """Claim for the requests of the batch, then for parked ones."""
+        asking: dict[str, list[Ask]] = {}
+        for ask in batch.asks:
+            if ask.is_repeat:
+                await self._held_already(batch, ask)
+            if ask.slots > 0:
+                asking.setdefault(ask.pool, []).append(ask)
+        fresh = _fresh(batch)
+        for pool in {**asking, **fresh}:
+            asks = asking.get(pool, [])
+            candidates = fresh.get(pool, [])
+            if asks:
+                candidates = candidates + await self._waiting(batch, pool, asks)
+            asks = asks + list(self._parked.get(pool, ()))
+            if asks and candidates:
+                candidates.sort(key=lambda item: (-item.priority, item.rank))
+                await self._serve(batch, asks, candidates)
+
+    async def _held_already(self, batch: Batch, ask: Ask) -> None:
+        """A repeated request is answered with what its worker was given and has not started."""
+        told = {body.command_id for body in ask.given}
+        for row in await self._commands.of_worker(ask.worker_id):
+            if row.started_at is not None or row.command_id in told or not ask.wants(row.kind):
+                continue
+            turn = await batch.turn(row.execution_id)
+            key = None if turn is None else turn.state.command_ids.get(row.command_id)
+            command = None if turn is None or key is None else turn.state.commands.get(key)
+            if turn is None or command is None or not is_held(command, ask.worker_id):
+                continue
+            ask.given.append(self.body(turn.state, command, row.lease_until or batch.now))
+            ask.slots -= 1
+
+    async def _waiting(self, batch: Batch, pool: str, asks: list[Ask]) -> list[_Candidate]:
+        """What the pool had before this batch."""
+        old = ""
+        found: dict[str, _Candidate] = {}
+        for exclude in {ask.exclude: None for ask in asks}:
+            slots = sum(ask.slots for ask in asks if ask.exclude == exclude)
+            for row in await self._commands.pending(pool, slots + _SPARE, sorted(exclude)):
+                old = old or rfc3339(batch.moment - OLD_AFTER)
+                if row.attempt > 1:
+                    self.remember(row.command_id, row.attempt, row.checkpoint)
+                found[row.command_id] = _Candidate(
+                    row.execution_id,
+                    row.command_id,
+                    row.kind,
+                    row.priority,
+                    _OLD if row.available_at < old else _YOUNG,
+                )
+        return list(found.values())
+
+    async def _serve(self, batch: Batch, asks: list[Ask], candidates: list[_Candidate]) -> None:
+        until = rfc3339(batch.moment + timedelta(seconds=self.lease_s))
+        for item in candidates:
+            if not any(ask.slots > 0 for ask in asks):
+                return
+            turn = await batch.turn(item.execution_id)
+            command = None if turn is None else claimable(turn.state, item.command_id)
+            ask = next((one for one in asks if one.wants(item.kind)), None)
+            if turn is None or command is None or ask is None:
+                continue
+            ask.given.append(self.claim(turn, command, ask.worker_id, until, item.cause))
+            ask.slots -= 1
+            batch.served[ask] = None
+
+    def claim(
+        self, turn: Turn, command: Command, worker_id: str, until: str, cause: str | None
+    ) -> Body:
+        """Record a claim; the command as the worker gets it."""
+        turn.record(
+            ev.CommandClaimed(
+                step=command.step,
+                command_key=command.key,
+                worker_id=worker_id,
+                attempt=command.attempt,
+                lease_until=until,
+            ),
+            parent_event_id=cause,
+        )
+        return self.body(turn.state, command, until)
+
+    def body(self, state: State, command: Command, until: str) -> Body:
+        """A command as its holder sees it."""
+        issued = command.issued
+        checkpoint, awaited = command.checkpoint, _awaited(command)
+        if command.attempt > 1:
+            checkpoint = self._checkpoints.get((command.id, command.attempt), checkpoint)
+            if checkpoint != command.checkpoint:  # the task that waited is behind it
+                awaited = None
+        return Body(
+            execution_id=state.execution_id,
+            event_id=command.id,
+            command_id=command.id,
+            command_key=command.key,
+            node_id=command.key,
+            node_name=issued.step,
+            action=issued.kind,
+            attempt=command.attempt,
+            max_attempts=issued.max_attempts,
+            lease_seconds=self.lease_s,
+            lease_until=until,
+            pool=issued.pool or "",
+            priority=issued.priority,
+            idempotency_key=issued.idempotency_key,
+            catalog_id=state.catalog_id,
+            path=state.path,
+            version=state.version,
+            context=CommandContext(
+                tool={"kind": issued.kind},
+                bindings=issued.bindings,
+                refs=dict(issued.refs),
+                checkpoint=checkpoint,
+                awaited=awaited,
+            ),
+            idempotent=issued.idempotent,
+            iteration=issued.index,
+            frame=issued.frame,
+            is_claim=issued.is_claim,
+            deadline=issued.deadline,
+            trace=state.trace,
+            meta={"visit": issued.visit, "total": issued.total},
+        )
+
+
+def _awaited(command: Command) -> dict[str, Any] | None:
+    """The outcome that a resumed task is told; a large one by its reference."""
+    if command.awaited is None or command.awaited_ref is None:
+        return command.awaited
+    return {**command.awaited, "reference": command.awaited_ref}
+
+
+def is_held(command: Command, worker_id: str) -> bool:
+    """Whether a worker has an attempt that it has not reported on."""
+    return command.status in HELD and command.worker_id == worker_id and command.report is None
+
+
+def claimable(state: State, command_id: str) -> Command | None:
+    """The command, if a worker may have it now."""
+    if state.terminal is not None or state.is_paused:
+        return None
+    key = state.command_ids.get(command_id)
+    command = None if key is None else state.commands.get(key)
+    return command if command is not None and command.status == "PENDING" else None
+
+
+def _fresh(batch: Batch) -> dict[str, list[_Candidate]]:
+    """What this batch made claimable, by pool."""
+    found: dict[str, list[_Candidate]] = {}
+    for execution_id, turn in batch.turns.items():
+        state = turn.state
+        if state.terminal is not None or state.is_paused:
+            continue
+        for key, cause in turn.fresh.items():
+            command = state.commands.get(key)
+            if command is None or command.status != "PENDING" or command.pool is None:
+                continue
+            found.setdefault(command.pool, []).append(
+                _Candidate(execution_id, command.id, command.kind, command.priority, _FRESH, cause)
+            )
+    return found

@@ -1,0 +1,421 @@
+"""Every write to a run: queued requests become one commit, and each gets its answer.
+
+One task owns all states. While it commits, requests queue up; the next turn takes them together, so
+the size of a batch follows the load. What loses a race is decided again from the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from noetl.clock import rfc3339
+from noetl.engine.events import EngineFailed, Error, PlaybookFailed
+from noetl.engine.snapshot import dump
+from noetl.errors import NoetlError
+from noetl.server.cache import begun
+from noetl.server.errors import Draining, PoolSaturated, RaceLost, UnknownExecution
+from noetl.server.handout import Batch
+from noetl.server.moments import from_now
+from noetl.server.posts import Post, Stamped, Work
+from noetl.server.signals import Hint
+from noetl.server.turn import MOST_DEFECTS, Turn
+from noetl.store.views import Past, change
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from noetl.clock import Clock
+    from noetl.engine.state import State
+    from noetl.server.cache import Cache, Entry
+    from noetl.server.handout import HandOut
+    from noetl.server.posts import Ask
+    from noetl.server.signals import Signals
+    from noetl.server.turn import Tools
+    from noetl.store.base import Change, Store
+
+MOST_QUEUED: Final = 4_096
+MOST_TAKEN: Final = 512
+MOST_EVENTS: Final = 4_096
+EVENTS_AT_A_STRETCH: Final = 512
+MOST_LOSSES: Final = 8
+SNAPSHOT_EVERY: Final = 1_000
+BYTES_PER_EVENT: Final = 8
+RETRY_DEFECT_S: Final = 30.0
+_log: Final = logging.getLogger(__name__)
+
+
+class Ingest:
+    """The queue, and the task that empties it."""
+
+    def __init__(  # noqa: PLR0913 - the parts it is made from
+        self,
+        store: Store,
+        cache: Cache,
+        tools: Tools,
+        clock: Clock,
+        *,
+        handout: HandOut,
+        signals: Signals,
+    ) -> None:
+        self._store = store
+        self._cache = cache
+        self._tools = tools
+        self._clock = clock
+        self._handout = handout
+        self._signals = signals
+        self._queue: deque[Work] = deque()
+        self._again: deque[Post] = deque()
+        self._stumbles: dict[str, tuple[str, int]] = {}
+        """Runs whose last post met a defect: which one, and how often in a row."""
+        self._wake = asyncio.Event()
+        self._is_draining = False
+
+    # ------------------------------------------------------------------------ requests
+
+    async def post(self, post: Post) -> Post:
+        """Append one post; its refusal is raised."""
+        await self.submit((post,))
+        if post.error is not None:
+            raise post.error
+        return post
+
+    async def submit(
+        self, posts: Iterable[Post] = (), ask: Ask | None = None, wait_s: float = 0.0
+    ) -> None:
+        """Append posts and claim for a request; errors stand in the posts."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        work = Work(tuple(posts), done, ask)
+        self._enqueue(work)
+        if ask is None or wait_s <= 0:
+            await done
+            return
+        ask.waits, ask.work = True, work
+        try:
+            async with asyncio.timeout(wait_s):
+                await asyncio.shield(done)
+        except TimeoutError:
+            self._handout.close(ask)
+            if ask.given:  # a commit is under way and decides
+                await done
+        finally:
+            self._handout.close(ask)
+            done.cancel()  # whoever left is not answered
+
+    @property
+    def pressure(self) -> Literal["ok", "slow", "stop"]:
+        """How full the queue is, as workers are told."""
+        queued = len(self._queue)
+        if queued < MOST_QUEUED // 2:
+            return "ok"
+        return "slow" if queued < MOST_QUEUED * 9 // 10 else "stop"
+
+    def lease_until(self) -> str:
+        """The end of a lease that begins now."""
+        return from_now(self._clock, self._handout.lease_s)
+
+    def nudge(self, execution_id: str) -> None:
+        """Decide again, without a new event."""
+        self._again.append(Post(execution_id, _nothing))
+        self._wake.set()
+
+    def _enqueue(self, work: Work) -> None:
+        if self._is_draining:
+            raise Draining("the server is stopping")
+        if len(self._queue) >= MOST_QUEUED:
+            raise PoolSaturated(f"{MOST_QUEUED} requests are queued", hint="try again")
+        work.open = len(work.posts)
+        for post in work.posts:
+            post.work = work
+        self._queue.append(work)
+        self._wake.set()
+
+    # ------------------------------------------------------------------------ the task
+
+    async def run(self) -> None:
+        """Take what is queued, commit it, answer; until cancelled."""
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while self._queue or self._again:
+                    await self._batch()
+                    await asyncio.sleep(0)  # let those who were answered queue their next request
+        finally:
+            self._drain()
+
+    def _drain(self) -> None:
+        self._is_draining = True
+        while self._queue:
+            _fail(self._queue.popleft(), Draining("the server is stopping"))
+        for ask in list(self._handout.parked()):
+            self._handout.close(ask)
+            if ask.work is not None:
+                _answer(ask.work)
+
+    async def _batch(self) -> None:
+        moment = self._clock.now()
+        batch = Batch(moment, rfc3339(moment), self._opened)
+        works = self._taken()
+        again, self._again = self._again, deque()
+        posts = [*again, *(post for work in works for post in work.posts)]
+        try:
+            await self._fill(batch, posts, works)
+            await self._commit(batch, works, posts)
+        except asyncio.CancelledError:
+            for work in works:
+                _fail(work, Draining("the server is stopping"))
+            raise
+        except Exception as fault:  # noqa: BLE001 - a failed commit is the answer of its requests
+            self._undo(batch, works, posts, fault)
+
+    def _taken(self) -> list[Work]:
+        """What is queued, up to the size of a batch."""
+        works: list[Work] = []
+        weight = 0
+        while self._queue and len(works) < MOST_TAKEN and weight < MOST_EVENTS:
+            work = self._queue.popleft()
+            weight += sum(post.weight for post in work.posts)
+            works.append(work)
+        return works
+
+    async def _fill(self, batch: Batch, posts: list[Post], works: list[Work]) -> None:
+        weight = 0
+        for post in posts:
+            weight += post.weight
+            if weight > EVENTS_AT_A_STRETCH:
+                weight = 0
+                await asyncio.sleep(0)  # beats and readers need the loop, too
+            try:
+                turn = await self._turn_of(batch, post)
+                if turn is not None:
+                    await turn.apply(post)
+            except Exception as defect:  # noqa: BLE001 - a defect in one run never fails its neighbours
+                self._isolate(batch, post, defect)
+        asks = {work.ask: None for work in works if work.ask is not None}
+        asks |= {post.work.ask: None for post in posts if post.work and post.work.ask}
+        batch.asks = list(asks)
+        await self._handout.run(batch)
+
+    def _isolate(self, batch: Batch, post: Post, defect: Exception) -> None:
+        """Take a run out of the batch: its other posts are tried again, this one has failed."""
+        turn = batch.turns.pop(post.execution_id, None)
+        self._cache.drop(post.execution_id)
+        post.error = defect
+        may_pass = isinstance(defect, NoetlError) and defect.retryable
+        if post.work is None:  # nobody is told who could try again, or tell of it
+            if may_pass:
+                self._nudge_later(post.execution_id)
+            else:
+                _log.error("a post has failed", exc_info=defect)
+        for ask in batch.served:
+            ask.take_back(post.execution_id)
+        if turn is None:
+            return
+        self._again.extend(other for other in turn.posts if other is not post)
+        if turn.expected_seq and post.work is not None and not may_pass:
+            self._again.append(self._stumbled(post.execution_id, defect))
+
+    def _stumbled(self, execution_id: str, defect: Exception) -> Post:
+        """A post that records a defect; the third equal one in a row ends the run."""
+        message = f"{type(defect).__name__}: {defect}"
+        before, count = self._stumbles.get(execution_id, ("", 0))
+        count = count + 1 if before == message else 1
+        self._stumbles[execution_id] = (message, count)
+        return Post(execution_id, _recording(message, is_last=count >= MOST_DEFECTS))
+
+    def _went_well(self, execution_id: str, turn: Turn) -> None:
+        if self._stumbles and not isinstance(turn.recorded[-1].event, EngineFailed):
+            self._stumbles.pop(execution_id, None)
+
+    def _nudge_later(self, execution_id: str) -> None:
+        asyncio.get_running_loop().call_later(RETRY_DEFECT_S, self.nudge, execution_id)
+
+    async def _turn_of(self, batch: Batch, post: Post) -> Turn | None:
+        turn = batch.turns.get(post.execution_id)
+        if turn is not None:
+            return turn
+        if post.program is not None:
+            return self._turn(batch, post.execution_id, begun(post.program))
+        try:
+            return self._turn(batch, post.execution_id, await self._cache.get(post.execution_id))
+        except NoetlError as unknown:
+            post.error = unknown
+            return None
+
+    def _turn(self, batch: Batch, execution_id: str, entry: Entry) -> Turn:
+        turn = Turn(entry, batch.now, self._tools, entry.state.seq)
+        batch.turns[execution_id] = turn
+        return turn
+
+    async def _opened(self, batch: Batch, execution_id: str) -> Turn | None:
+        try:
+            return self._turn(batch, execution_id, await self._cache.get(execution_id))
+        except UnknownExecution:
+            return None
+
+    # ------------------------------------------------------------------------ commit
+
+    async def _commit(self, batch: Batch, works: list[Work], posts: list[Post]) -> None:
+        changes = self._changes(batch)
+        lost = await self._store.log.commit(list(changes.values())) if changes else frozenset()
+        for execution_id, turn in batch.turns.items():
+            if execution_id in lost or await self._is_stale(execution_id, turn):
+                self._lose(batch, execution_id, turn)
+            elif turn.recorded:
+                self._win(execution_id, turn, changes[execution_id])
+        self._signals.committed(item for key, item in changes.items() if key not in lost)
+        waiting = {id(post) for post in self._again}
+        for post in posts:
+            if post.work is not None and id(post) not in waiting:
+                post.work.open -= 1
+        self._finish(batch, works, posts)
+
+    async def _is_stale(self, execution_id: str, turn: Turn) -> bool:
+        """Whether nothing was done only because another server has written meanwhile.
+
+        What is written is checked by the commit itself; what was refused must be looked up.
+        """
+        if turn.recorded or not turn.expected_seq:
+            return False
+        row = await self._store.executions.get(execution_id)
+        return row is not None and row.last_seq != turn.expected_seq
+
+    def _changes(self, batch: Batch) -> dict[str, Change]:
+        made: dict[str, Change] = {}
+        for execution_id, turn in list(batch.turns.items()):
+            if not turn.recorded:
+                continue
+            try:
+                made[execution_id] = self._change(turn)
+            except Exception as defect:
+                if not turn.posts:
+                    raise
+                self._isolate(batch, turn.posts[-1], defect)
+        return made
+
+    def _change(self, turn: Turn) -> Change:
+        entry = turn.entry
+        made = change(
+            turn.expected_seq,
+            entry.state,
+            turn.recorded,
+            self._tools.ids.new,
+            Past(row=entry.row, closed=turn.closed, spares_children=turn.spares_children),
+        )
+        snapshot = None
+        # A large state is dumped less often, so that the cost per event stays the same.
+        passed = entry.state.seq - entry.snapshot_seq
+        if passed >= SNAPSHOT_EVERY and passed * BYTES_PER_EVENT >= entry.snapshot_bytes:
+            snapshot = dump(entry.state)
+            entry.snapshot_seq, entry.snapshot_bytes = entry.state.seq, len(snapshot)
+        if snapshot is None and turn.dedup is None:
+            return made
+        return msgspec.structs.replace(made, snapshot=snapshot, dedup=turn.dedup)
+
+    def _win(self, execution_id: str, turn: Turn, written: Change) -> None:
+        entry = turn.entry
+        if entry.row is not None and entry.row.status == "PAUSED":
+            self._signals.timers.set()
+        entry.row = written.execution
+        if turn.expected_seq == 0:
+            self._cache.put(entry)
+        if entry.state.terminal is not None:
+            self._cache.retire(execution_id)
+        if turn.is_unfinished:
+            self.nudge(execution_id)
+        if turn.is_defective and entry.state.terminal is None:
+            self._nudge_later(execution_id)
+        self._went_well(execution_id, turn)
+        for command in turn.stopped:
+            if command.worker_id is not None:
+                self._signals.stop(command.worker_id, command.pool or "", command.id)
+        state = entry.state
+        for key in turn.fresh:
+            left = state.commands.get(key)
+            if left is not None and left.status == "PENDING" and left.pool is not None:
+                self._signals.hint(Hint(execution_id, left.pool, left.id, left.step, left.attempt))
+
+    def _lose(self, batch: Batch, execution_id: str, turn: Turn) -> None:
+        self._cache.drop(execution_id)
+        for ask in batch.served:
+            ask.take_back(execution_id)
+        for ask in batch.asks:
+            ask.has_lost = ask.has_lost or ask.slots > 0
+        for post in turn.posts:
+            post.losses += 1
+            if post.program is not None or post.losses > MOST_LOSSES:
+                post.error = RaceLost("another server was faster", hint="try again")
+            else:
+                self._again.append(post)
+        if self._again:
+            self._wake.set()
+
+    def _finish(self, batch: Batch, works: list[Work], posts: list[Post]) -> None:
+        concerned = {id(work): work for work in works}
+        for post in posts:
+            if post.work is not None:
+                concerned[id(post.work)] = post.work
+        for ask in batch.served:
+            if ask.work is not None:
+                concerned[id(ask.work)] = ask.work
+        for work in concerned.values():
+            if work.open == 0 and not work.done.done():
+                self._settle(work)
+
+    def _settle(self, work: Work) -> None:
+        """Answer a request, or let it wait for work of its pool."""
+        ask = work.ask
+        if ask is not None and ask.waits and not ask.given and not ask.is_closed:
+            self._handout.park(ask)
+            if ask.has_lost:
+                ask.has_lost = False
+                self._queue.append(work)
+                self._wake.set()
+            return
+        if ask is not None:
+            self._handout.close(ask)
+        _answer(work)
+
+    def _undo(self, batch: Batch, works: list[Work], posts: list[Post], fault: Exception) -> None:
+        """A commit that failed: no state is trusted, nobody is answered with success."""
+        for execution_id in batch.turns:
+            self._cache.drop(execution_id)
+            for ask in batch.served:
+                ask.take_back(execution_id)
+        for ask in batch.served:
+            if ask.is_closed and ask.work is not None:
+                _fail(ask.work, fault)
+        for work in works:
+            _fail(work, fault)
+        for post in posts:
+            if post.work is not None:
+                _fail(post.work, fault)
+
+
+def _recording(message: str, *, is_last: bool) -> Callable[[State], Iterator[Stamped]]:
+    def make(state: State) -> Iterator[Stamped]:
+        yield Stamped(EngineFailed(message=message), has_more=is_last)
+        if is_last and state.terminal is None:
+            error = Error(kind="internal", code="engine_error", message=message)
+            yield Stamped(PlaybookFailed(error=error))
+
+    return make
+
+
+def _nothing(_state: State) -> Iterator[Stamped]:
+    return iter(())
+
+
+def _answer(work: Work) -> None:
+    if not work.done.done():
+        work.done.set_result(None)
+
+
+def _fail(work: Work, fault: BaseException) -> None:
+    if not work.done.done():
+        work.done.set_exception(fault)

@@ -1,0 +1,200 @@
+"""Delivers what commits left to say to other runs: to children, to parents, to runs that wait.
+
+Every delivery may happen twice: a start is deduplicated by its key, a return has the id of the
+child's end, a cancel and an admission look at the state first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+from noetl.api.executions import Control
+from noetl.engine import events as ev
+from noetl.errors import NoetlError
+from noetl.server.errors import UnknownExecution
+from noetl.server.execute import Wanted
+from noetl.server.posts import Post, Stamped
+from noetl.server.signals import sleep_until
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from noetl.engine.state import State
+    from noetl.server.plane import Plane
+    from noetl.store.base import ExecutionRow, Outgoing
+
+EVERY_S: Final = 30.0
+_WINDOW_S: Final = 2_592_000
+
+
+async def run(plane: Plane) -> None:
+    """Deliver when a commit says so, and now and then what is left."""
+    while True:
+        await deliver(plane)
+        await sleep_until(plane.signals.outbox, EVERY_S)
+
+
+async def deliver(plane: Plane) -> None:
+    """Deliver what waits, oldest first."""
+    outbox = plane.parts.store.outbox
+    while (waiting := await outbox.waiting()) and (done := await _all(plane, waiting)):
+        await outbox.delivered(done)
+
+
+async def _all(plane: Plane, waiting: list[Outgoing]) -> list[str]:
+    """Deliver messages; the ids of those that need not come again."""
+    done: list[str] = []
+    for kind, items in groupby(waiting, key=lambda item: item.kind):
+        if kind == "admit":  # one after the other: each counts who runs
+            for item in items:
+                await plane.admissions.admit(item.payload["key"])
+                done.append(item.outgoing_id)
+            continue
+        batch = list(items)
+        ended = await asyncio.gather(*(_DELIVER[kind](plane, item) for item in batch))
+        done += [item.outgoing_id for item, is_done in zip(batch, ended, strict=True) if is_done]
+    return done
+
+
+async def _state(plane: Plane, execution_id: str) -> State:
+    """The committed state of a run: a message is judged by nothing older than itself."""
+    return await plane.details.state(await plane.details.row(execution_id))
+
+
+# ---------------------------------------------------------------------------- children
+
+
+async def _start_child(plane: Plane, item: Outgoing) -> bool:
+    asked = item.payload
+    parent_id, child_key = item.execution_id, asked["child_key"]
+    parent = await _state(plane, parent_id)
+    is_awaited = asked.get("is_awaited", True)
+    if child_key not in parent.children or (parent.terminal is not None and is_awaited):
+        return True
+    try:
+        wanted = await _wanted(plane, parent, asked)
+        started = await plane.runs.start(wanted)
+    except NoetlError as refusal:
+        if refusal.retryable:
+            raise
+        error = ev.Error(kind="config", code=refusal.code, message=refusal.message)
+        failed = ev.ExecutionReturned(
+            child_key=child_key, child_execution_id=None, outcome="FAILED", error=error
+        )
+        return await _return(plane, parent_id, failed, None)
+    if not is_awaited:
+        begun = ev.ExecutionReturned(
+            child_key=child_key, child_execution_id=started.execution_id, outcome="STARTED"
+        )
+        return await _return(plane, parent_id, begun, None)
+    if started.status == "duplicate":
+        return await _shared(plane, parent_id, child_key, started.execution_id)
+    return True
+
+
+async def _shared(plane: Plane, parent_id: str, child_key: str, execution_id: str) -> bool:
+    """A run that was started under the same dedup key by another request tells both its end."""
+    row = await plane.details.row(execution_id)
+    if row.parent_key == child_key:
+        return True
+    if row.completed_at is None:
+        return False
+    return await _return(plane, parent_id, await _outcome(plane, execution_id, child_key), None)
+
+
+async def _wanted(plane: Plane, parent: State, asked: dict[str, Any]) -> Wanted:
+    payload = dict(asked.get("workload") or {})
+    for path, reference in (asked.get("refs") or {}).items():
+        payload[path] = await plane.large.of_map(reference)
+    child_key = asked["child_key"]
+    return Wanted(
+        path=asked.get("path"),
+        catalog_id=asked.get("catalog_id"),
+        version=asked.get("version"),
+        payload=payload,
+        pool=asked.get("pool") or parent.pool,
+        priority=parent.priority,
+        parent_execution_id=parent.execution_id,
+        parent_key=child_key,
+        depth=parent.depth + 1,
+        trace=parent.trace,
+        dedup=(f"parent:{parent.execution_id}", asked.get("dedup_key") or child_key, _WINDOW_S),
+        trigger={
+            "kind": "playbook",
+            "step": asked.get("step"),
+            "return_step": asked.get("return_step"),
+        },
+    )
+
+
+async def _returned(plane: Plane, item: Outgoing) -> bool:
+    """Tell a parent how its child ended."""
+    told = item.payload
+    returned = await _outcome(plane, item.execution_id, told["child_key"])
+    return await _return(plane, told["parent_execution_id"], returned, told["event_id"])
+
+
+async def _outcome(plane: Plane, execution_id: str, child_key: str) -> ev.ExecutionReturned:
+    """How a run ended, with its result or that of the step which the parent named."""
+    state = await _state(plane, execution_id)
+    first = (await plane.parts.store.log.read(execution_id, 0, 1))[0].event
+    step = first.trigger.get("return_step") if isinstance(first, ev.PlaybookStarted) else None
+    result, reference = state.result, state.reference
+    if step is not None:
+        own = state.steps.get(step)
+        of_step = own.result if own is not None else None
+        result = of_step.data if of_step is not None else None
+        reference = of_step.reference if of_step is not None else None
+    return ev.ExecutionReturned(
+        child_key=child_key,
+        child_execution_id=execution_id,
+        outcome=state.terminal or "FAILED",  # type: ignore[arg-type]  # a terminal status
+        result=result,
+        reference=reference,
+        error=state.failure if state.terminal == "FAILED" else None,
+    )
+
+
+async def _return(
+    plane: Plane, parent_id: str, returned: ev.ExecutionReturned, event_id: str | None
+) -> bool:
+    def make(state: State) -> Iterator[Stamped]:
+        if returned.child_key in state.children and state.terminal is None:
+            yield Stamped(returned, event_id, unless_stored=event_id is not None)
+
+    await _post(plane, parent_id, make)
+    return True
+
+
+async def _cancel_child(plane: Plane, item: Outgoing) -> bool:
+    child_key = item.payload["child_key"]
+    for row in await plane.parts.store.executions.children(item.execution_id):
+        if row.parent_key == child_key and row.completed_at is None:
+            await _cancel(plane, row)
+    return True
+
+
+async def _cancel(plane: Plane, row: ExecutionRow) -> None:
+    try:
+        await plane.controls.cancel(row.execution_id, Control(reason="parent ended"), "parent")
+    except NoetlError as refusal:
+        if refusal.code != "already_terminal":
+            raise
+
+
+async def _post(
+    plane: Plane, execution_id: str, make: Callable[[State], Iterator[Stamped]]
+) -> None:
+    try:
+        await plane.ingest.post(Post(execution_id, make))
+    except UnknownExecution:
+        return  # a run that is no longer kept needs no message
+
+
+_DELIVER: Final[dict[str, Callable[[Plane, Outgoing], Awaitable[bool]]]] = {
+    "start_child": _start_child,
+    "return": _returned,
+    "cancel_child": _cancel_child,
+}

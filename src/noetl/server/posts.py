@@ -1,0 +1,90 @@
+"""What a request brings to the ingest: events for runs, and free slots for commands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterator
+
+    from noetl.api.commands import Command as Body
+    from noetl.engine import events as ev
+    from noetl.engine.program import Program
+    from noetl.engine.state import State
+
+
+@dataclass(slots=True, eq=False)
+class Stamped:
+    """An event to append, with what its creator knows of it."""
+
+    event: ev.Event
+    event_id: str | None = None
+    parent_event_id: str | None = None
+    event_time: str | None = None
+    unless_stored: bool = False
+    """An event of that id may be stored already; then it is found and nothing is appended."""
+    has_more: bool = False
+    """The next event belongs to it: nothing is decided in between."""
+    recorded: ev.Recorded | None = None
+    """The row, once it was yielded."""
+    is_new: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class Post:
+    """Events for one run, made against its state inside the batch."""
+
+    execution_id: str
+    make: Callable[[State], Iterator[Stamped]]
+    program: Program | None = None
+    """Of a run that is to begin."""
+    dedup: tuple[str, str, str] | None = None
+    spares_children: bool = False
+    weight: int = 1
+    """How many events it brings."""
+    error: BaseException | None = None
+    losses: int = 0
+    generated: int = 0
+    """Commands that followed from it."""
+    work: Work | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Work:
+    """One request: its posts, the commands it asks for, and who waits for the answer."""
+
+    posts: tuple[Post, ...]
+    done: asyncio.Future[None]
+    ask: Ask | None = None
+    open: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Ask:
+    """A worker has free slots."""
+
+    worker_id: str
+    pool: str
+    slots: int
+    exclude: frozenset[str] = frozenset()
+    waits: bool = False
+    is_repeat: bool = False
+    """Reports of the request were stored before, so its answer was lost."""
+    given: list[Body] = field(default_factory=list)
+    is_closed: bool = False
+    has_lost: bool = False
+    """A commit that gave it something lost a race: there may still be work for it."""
+    work: Work | None = None
+
+    def wants(self, kind: str) -> bool:
+        """Whether it can take one more of this kind."""
+        return self.slots > 0 and not self.is_closed and kind not in self.exclude
+
+    def take_back(self, execution_id: str) -> None:
+        """Forget what was given of a run whose commit lost a race."""
+        kept = [body for body in self.given if body.execution_id != execution_id]
+        self.has_lost = self.has_lost or len(kept) < len(self.given)
+        self.slots += len(self.given) - len(kept)
+        self.given = kept

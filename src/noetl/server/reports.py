@@ -1,0 +1,224 @@
+"""What workers report: each report is judged against the state, stored once, and answered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from noetl.api.events import MOST_EVENTS, Receipt, Reported
+from noetl.engine import events as ev
+from noetl.engine.rows import TYPES
+from noetl.engine.upcast import type_of
+from noetl.ids import parse
+from noetl.server.errors import Unacceptable, UnknownExecution
+from noetl.server.handout import is_held
+from noetl.server.posts import Ask, Post, Stamped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from noetl.api.events import Report, Reports
+    from noetl.engine.state import Command, State
+    from noetl.server.ingest import Ingest
+    from noetl.server.signals import Signals
+    from noetl.server.workers import Workers
+    from noetl.store.base import Commands
+
+MOST_SLOTS: Final = 64
+MOST_LATE_BYTES: Final = 64 * 1024
+
+_KINDS: Final[dict[str, type[ev.Event]]] = {
+    "call.done": ev.CallDone,
+    "call.error": ev.CallError,
+    "command.started": ev.CommandStarted,
+    "command.parked": ev.CommandParked,
+    "step.progress": ev.StepProgress,
+}
+_CLOSING: Final = {"command.completed": "call.done", "command.failed": "call.error"}
+_BEAT: Final = "command.heartbeat"
+_NO_ERROR: Final = {
+    "kind": "internal",
+    "code": "no_error",
+    "message": "the worker told of a failure and not why",
+}
+_KNOWN: Final = frozenset(TYPES)
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Intake:
+    """Takes batches of reports."""
+
+    def __init__(
+        self, ingest: Ingest, commands: Commands, signals: Signals, workers: Workers
+    ) -> None:
+        self._ingest = ingest
+        self._commands = commands
+        self._signals = signals
+        self._workers = workers
+
+    async def report(self, body: Reports) -> Reported:
+        """Store reports, hand out the next work, tell what to stop."""
+        if len(body.events) > MOST_EVENTS:
+            raise Unacceptable(
+                f"{len(body.events)} events in one batch", code="batch_size_invalid",
+                hint=f"at most {MOST_EVENTS}",
+            )  # fmt: skip
+        self._workers.seen(body.worker_id, body.pool, body.free_slots)
+        slots = max(0, min(body.free_slots, MOST_SLOTS))
+        ask = Ask(body.worker_id, body.pool, slots, frozenset(body.exclude_kinds))
+        receipts: list[Receipt | None] = [None] * len(body.events)
+        posts = self._posts(body, ask, receipts)
+        if posts or slots:
+            await self._ingest.submit(posts, ask)
+        for post in posts:
+            if post.error is not None:
+                _refuse(post, body, receipts)
+        await self._beat(body, receipts)
+        return self._answer(body, posts, ask, [item for item in receipts if item is not None])
+
+    def _answer(
+        self, body: Reports, posts: list[Post], ask: Ask, receipts: list[Receipt]
+    ) -> Reported:
+        late = {item.event_id for item in receipts if item.outcome == "late"}
+        stops = dict.fromkeys(self._signals.stops_of(body.worker_id))
+        stops |= dict.fromkeys(item.command_id for item in body.events if item.event_id in late)
+        return Reported(
+            event_ids=tuple(item.event_id for item in body.events),
+            results=tuple(receipts),
+            commands_generated=sum(post.generated for post in posts),
+            claimed=tuple(ask.given),
+            cancelled=tuple(stops),
+            pressure=self._ingest.pressure,
+        )
+
+    def _posts(self, body: Reports, ask: Ask, receipts: list[Receipt | None]) -> list[Post]:
+        groups: dict[str, list[tuple[int, Report]]] = {}
+        for place, report in enumerate(body.events):
+            refusal = _refusal(report.event_type)
+            if refusal is not None:
+                receipts[place] = Receipt(
+                    event_id=report.event_id, outcome="rejected", code=refusal
+                )
+            elif report.event_type != _BEAT:
+                groups.setdefault(parse(report.execution_id), []).append((place, report))
+        return [
+            Post(execution_id, judged(items, body.worker_id, ask, receipts), weight=len(items))
+            for execution_id, items in groups.items()
+        ]
+
+    async def _beat(self, body: Reports, receipts: list[Receipt | None]) -> None:
+        for place, report in enumerate(body.events):
+            if report.event_type == _BEAT:
+                lease_until = self._ingest.lease_until()
+                held = [(report.command_id, report.attempt)]
+                kept = await self._commands.extend(body.worker_id, held, lease_until)
+                outcome: Any = "stored" if kept else "late"
+                receipts[place] = Receipt(event_id=report.event_id, outcome=outcome)
+
+
+def _refusal(name: str) -> str | None:
+    """Why a worker may not post an event of this type, if it may not."""
+    name = type_of(name)
+    if name in _KINDS or name in _CLOSING or name == _BEAT:
+        return None
+    return "forbidden_event" if name in _KNOWN else "unknown_event_type"
+
+
+def _refuse(post: Post, body: Reports, receipts: list[Receipt | None]) -> None:
+    error = post.error
+    if not isinstance(error, UnknownExecution):
+        raise error if error is not None else AssertionError
+    for place, report in enumerate(body.events):
+        if receipts[place] is None and parse(report.execution_id) == post.execution_id:
+            receipts[place] = Receipt(event_id=report.event_id, outcome="rejected", code=error.code)
+
+
+def judged(
+    items: list[tuple[int, Report]], worker_id: str, ask: Ask, receipts: list[Receipt | None]
+) -> Callable[[State], Iterator[Stamped]]:
+    """The events of the reports of one run, in their order."""
+
+    def make(state: State) -> Iterator[Stamped]:
+        for place, report in items:
+            stamped, outcome = _judge(state, report, worker_id)
+            if isinstance(stamped, Receipt):
+                receipts[place] = stamped
+                continue
+            yield stamped
+            recorded = stamped.recorded
+            if not stamped.is_new:
+                outcome, ask.is_repeat = "duplicate", True
+            receipts[place] = Receipt(
+                event_id=report.event_id,
+                outcome=outcome,  # type: ignore[arg-type]  # one of the three words
+                seq=recorded.seq if recorded is not None else None,
+            )
+
+    return make
+
+
+def _judge(state: State, report: Report, worker_id: str) -> tuple[Stamped | Receipt, str]:
+    name = type_of(report.event_type)
+    command = find_command(state, report.command_id)
+    if name in _CLOSING:
+        if command is None or command.report is not None:
+            return Receipt(event_id=report.event_id, outcome="duplicate"), ""
+        name = _CLOSING[name]
+    if command is None or not _is_expected(command, report, worker_id, name):
+        return _late(command, report, worker_id), "late"
+    try:
+        event = _event(name, command, report, worker_id)
+    except msgspec.ValidationError:
+        return Receipt(event_id=report.event_id, outcome="rejected", code="bad_value"), ""
+    return Stamped(event, report.event_id, command.id, report.created_at), "stored"
+
+
+def find_command(state: State, name: str) -> Command | None:
+    """An open command by any of its names: id, outward text, or key."""
+    key = state.command_ids.get(name)
+    if key is None and ":" in name:
+        parts = name.split(":")
+        key = state.command_ids.get(parts[2]) if len(parts) > 2 else None  # noqa: PLR2004 - execution, step, id
+    return state.commands.get(name if key is None else key)
+
+
+def _is_expected(command: Command, report: Report, worker_id: str, name: str) -> bool:
+    """Whether the open attempt of the command waits for this report of this worker."""
+    if command.attempt != report.attempt or not is_held(command, worker_id):
+        return False
+    return name != "command.started" or command.status == "CLAIMED"
+
+
+def _event(name: str, command: Command, report: Report, worker_id: str) -> ev.Event:
+    cls = _KINDS[name]
+    fields: dict[str, Any] = {
+        **report.payload,
+        "event_type": name,
+        "step": command.step,
+        "command_key": command.key,
+        "attempt": report.attempt,
+    }
+    if cls is not ev.CommandStarted:
+        fields["worker_id"] = worker_id
+        fields["duration_ms"] = report.duration_ms
+    if cls is ev.CallError:
+        fields.setdefault("error", _NO_ERROR)
+    fields.pop("callback_key", None)
+    made: ev.Event = msgspec.convert(fields, cls)
+    return made
+
+
+def _late(command: Command | None, report: Report, worker_id: str) -> Stamped:
+    kept: dict[str, Any] = {"event_type": report.event_type, **report.payload}
+    size = len(_encode(kept))
+    if size > MOST_LATE_BYTES:
+        kept = {"event_type": report.event_type, "dropped_bytes": size}
+    event = ev.CommandLate(
+        step=report.step,
+        command_key=report.command_id if command is None else command.key,
+        attempt=report.attempt,
+        worker_id=worker_id,
+        report=kept,
+    )
+    return Stamped(event, report.event_id, None, report.created_at, unless_stored=True)

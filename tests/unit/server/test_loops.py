@@ -1,0 +1,170 @@
+"""Loops: timers, leases and hints."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from noetl.api.commands import Heartbeat, Held
+from noetl.api.events import LogBatch, LogLine
+from noetl.api.executions import Control
+from noetl.api.runtime import Left, WorkerEntry
+from noetl.bus.base import BusGone
+from noetl.engine import events as ev
+from noetl.server.posts import Post, Stamped
+from tests.unit.server.rig import ONE_STEP, many, rig, virtually
+
+WAIT = "workflow:\n  - {step: start, tool: {kind: wait, seconds: 60}}\n"
+LIMITED = ONE_STEP.rstrip() + "\n    spec: {timeout: 300}\n"
+
+
+@virtually
+async def test_a_timer_fires_on_time_and_not_before() -> None:
+    async with rig() as r:
+        run = await r.start(WAIT)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await r.server.finished(run)
+        assert 60 <= loop.time() - began < 60.1
+
+
+@virtually
+async def test_a_timer_that_is_set_later_and_due_earlier_is_not_missed() -> None:
+    async with rig() as r:
+        await r.start(WAIT)
+        short = await r.start(WAIT.replace("60", "2"))
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await r.server.finished(short)
+        assert 2 <= loop.time() - began < 2.1
+
+
+@virtually
+async def test_a_pause_neither_loses_a_due_timer_nor_uses_up_a_limit() -> None:
+    async with rig() as r:
+        waiting = await r.start(WAIT)
+        limited = await r.start(LIMITED)
+        for run in (waiting, limited):
+            await r.client.pause(run, Control())
+        await asyncio.sleep(600)
+        assert [await r.status(run) for run in (waiting, limited)] == ["PAUSED", "PAUSED"]
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        for run in (waiting, limited):
+            await r.client.resume(run, Control())
+        await r.server.finished(waiting)
+        assert loop.time() - began < 1
+        await r.server.finished(limited)
+        assert 299 <= loop.time() - began <= 301
+        told = await r.client.execution(limited)
+        assert (told.status, told.error["code"]) == ("FAILED", "step_timeout")
+
+
+@virtually
+async def test_an_execution_that_takes_too_long_has_failed() -> None:
+    async with rig() as r:
+        run = await r.start("executor: {spec: {timeout: 90}}\n" + ONE_STEP.lstrip())
+        (work,) = await r.claim()
+        held = Held(command_id=work.command_id, attempt=1)
+        while await r.status(run) == "RUNNING":
+            beat = await r.client.heartbeat(Heartbeat(worker_id="w", commands=(held,)))
+            assert beat.lost == ()
+            await asyncio.sleep(5)
+        told = await r.client.execution(run)
+        assert (told.status, told.error["code"]) == ("FAILED", "execution_timeout")
+        beat = await r.client.heartbeat(Heartbeat(worker_id="w", commands=(held,)))
+        assert beat.cancel == (work.command_id,)
+
+
+@virtually
+async def test_workers_are_told_on_the_bus_what_to_stop() -> None:
+    async with rig() as r:
+        run = await r.start(many(3, 3))
+        work = await r.claim(slots=2)
+        async with r.bus.listen("noetl.control.shared") as words:
+            await r.client.cancel(run, Control())
+            word = msgspec.json.decode((await anext(words)).payload)
+        assert word["op"] == "cancel"
+        assert sorted(word["command_ids"]) == sorted(item.command_id for item in work)
+
+
+@virtually
+async def test_a_bus_that_is_gone_stops_nothing() -> None:
+    async with rig() as r:
+        await r.bus.close()
+        run = await r.start(ONE_STEP)
+        await asyncio.sleep(100)
+        (work,) = await r.claim()
+        await r.done(work)
+        assert await r.status(run) == "COMPLETED"
+        assert BusGone.code == "broker_unreachable"
+
+
+@virtually
+async def test_a_hint_names_the_command() -> None:
+    async with rig(server_url="http://me") as r:
+        run = await r.start(ONE_STEP)
+        (hint,) = await r.bus.hints("shared").fetch(1, 5)
+        (work,) = await r.claim()
+        assert msgspec.json.decode(hint.payload) == {
+            "execution_id": run, "event_id": work.command_id, "command_id": work.command_id,
+            "step": "start", "attempt": 1, "server_url": "http://me", "execution_pool": "shared",
+        }  # fmt: skip
+        assert hint.subject == f"noetl.commands.shared.{run}"
+
+
+@virtually
+async def test_a_beat_among_reports_extends_a_lease() -> None:
+    async with rig() as r:
+        await r.start(ONE_STEP)
+        (work,) = await r.claim()
+        for _ in range(4):
+            await asyncio.sleep(10)
+            reported = await r.report(r.event(work, "command.heartbeat"))
+            assert [item.outcome for item in reported.results] == ["stored"]
+        foreign = await r.report(r.event(work, "command.heartbeat"), worker_id="other")
+        assert [item.outcome for item in foreign.results] == ["late"]
+
+
+@virtually
+async def test_workers_come_and_go() -> None:
+    async with rig() as r:
+        workers = r.plane.workers
+        joined = await r.client.register_worker(
+            WorkerEntry(name="w1", labels={"pool": "gpu"}, capacity=4)
+        )
+        assert joined.lease_seconds == 15.0
+        assert [item.name for item in workers.live("gpu")] == ["w1"]
+        await asyncio.sleep(31)
+        assert workers.live("gpu") == []
+        await r.client.heartbeat(Heartbeat(worker_id="w1", free_slots=2))
+        assert [(item.name, item.free_slots) for item in workers.live("gpu")] == [("w1", 2)]
+        await r.client.leave(Left(name="w1"))
+        assert workers.live("gpu") == []
+
+
+@virtually
+async def test_lines_are_kept_once_and_read_back() -> None:
+    async with rig() as r:
+        run = await r.start(ONE_STEP)
+        line = LogLine(
+            execution_id=run, command_id="1", attempt=1, n=1, ts="t", text="hello", step="start"
+        )
+        await r.client.log(LogBatch(entries=(line,)))
+        await r.client.log(LogBatch(entries=(line,)))
+        (kept,) = await r.client.logs(run)
+        assert (kept["text"], kept["step"], kept["stream"]) == ("hello", "start", "log")
+
+
+@virtually
+async def test_a_timer_that_nobody_set_does_not_fire() -> None:
+    def setting(_state):
+        yield Stamped(ev.TimerSet(timer_key="x", kind="wait", due_at="2026-01-01T00:00:05.000000Z"))
+        yield Stamped(ev.TimerCancelled(timer_key="x"))
+
+    async with rig() as r:
+        run = await r.start(ONE_STEP)
+        await r.plane.ingest.post(Post(run, setting))
+        await asyncio.sleep(20)
+        assert "timer.fired" not in await r.types(run)
