@@ -1,0 +1,302 @@
+"""One command from its claim to its report: drive the step's pipeline, run its tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from traceback import format_exception
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from noetl.api.commands import Held as HeldCommand
+from noetl.api.commands import Release
+from noetl.dsl.views import NeedsObject, Outcome, Reference
+from noetl.engine.events import Error
+from noetl.engine.pipeline import Done, Failed, Park, Pipeline, RunTask
+from noetl.tools.base import Parked, ToolError, classify
+from noetl.worker.logs import SHOWN_BYTES, Pace
+from noetl.worker.patience import is_passing
+from noetl.worker.results import APART, INLINE_BYTES, encoded, selected
+from noetl.worker.tasks import Sinks, Tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from noetl.api.commands import Command
+    from noetl.dsl.playbook import Step
+    from noetl.dsl.tasks.task import TaskSpec
+    from noetl.worker.held import Held, Run
+    from noetl.worker.logs import Logs
+    from noetl.worker.playbooks import Playbooks
+    from noetl.worker.report import Reporter
+    from noetl.worker.results import Results
+    from noetl.worker.tasks import Bench
+
+_log = logging.getLogger("noetl.worker")
+
+
+class NotOurs(Exception):
+    """The command is another worker's by now: nothing of it is reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """What is reported of a command; its values are JSON text already."""
+
+    event_type: str
+    payload: dict[str, Any]
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """What commands are executed with."""
+
+    bench: Bench
+    playbooks: Playbooks
+    results: Results
+    reporter: Reporter
+    logs: Logs
+    worker_id: str
+    may_start: asyncio.Event
+    """Cleared while the leases are in doubt: then no further task is started."""
+
+
+class Stepper:
+    """Makes the pipeline of a command, again when a rule reads a value that lies elsewhere."""
+
+    def __init__(
+        self, step: Step, command: Command, defaults: TaskSpec | None, tasks: Tasks
+    ) -> None:
+        self._step = step
+        self._command = command
+        self._defaults = defaults
+        self._tasks = tasks
+        refs = command.context.refs
+        self._refs = msgspec.convert(refs, dict[str, Reference]) if refs else {}
+
+    def begin(self, checkpoint: Mapping[str, Any] | None) -> Pipeline:
+        """The pipeline from its first task, or from where it was."""
+        command = self._command
+        return Pipeline(
+            self._step,
+            command.context.bindings,
+            execution_id=command.execution_id,
+            command_key=command.command_key,
+            idempotency_key=command.idempotency_key,
+            refs=self._refs,
+            resolved=self._tasks.resolved,
+            checkpoint=checkpoint,
+            defaults=self._defaults,
+        )
+
+    async def settle(self, pipeline: Pipeline, outcome: Outcome) -> Pipeline:
+        """Report an outcome; a report that stops half-way is made again on a fresh pipeline."""
+        if not self._refs:
+            pipeline.report(outcome)
+            return pipeline
+        before = pipeline.checkpoint()
+        while True:
+            try:
+                pipeline.report(outcome)
+            except NeedsObject as need:
+                await self._tasks.fetch(need.reference)
+                pipeline = self.begin(before)
+                await self._tasks.following(pipeline)
+            else:
+                return pipeline
+
+
+class Executor:
+    """Runs commands; it raises nothing but its own cancellation."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def run(self, run: Run, held: Held) -> None:
+        """Execute one command and report it."""
+        desk, command = self._desk, run.command
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        lines = desk.logs.of(command)
+        pace = Pace(lambda told: _progress(desk.reporter, command, told))
+        try:
+            end = await self._end(run, Sinks(lines=lines, pace=pace))
+            if run.is_stopped:  # the tool swallowed its end
+                raise NotOurs  # noqa: TRY301 - the same end as below
+        except (asyncio.CancelledError, NotOurs) as reason:
+            desk.reporter.forget(command)
+            lines.close()
+            if isinstance(reason, NotOurs):
+                return
+            raise
+        except Exception as fault:  # noqa: BLE001 - the border: any fault is what came of the command
+            if is_passing(fault) and not run.is_started:
+                await self._give_back(command, fault)
+                return
+            end = self._broken(fault, command)
+        finally:
+            pace.stop()
+        if (told := lines.close()) is not None:
+            end.payload["logs"] = told
+        held.reported(run)
+        took = round((loop.time() - began) * 1000, 3)
+        report = desk.reporter.made(command, end.event_type, end.payload, took)
+        size = end.size_bytes if told is None else end.size_bytes + SHOWN_BYTES
+        desk.reporter.end(report, size)
+
+    # ------------------------------------------------------------------ the pipeline
+
+    async def _end(self, run: Run, sinks: Sinks) -> End:
+        """What came of the step's pipeline."""
+        desk, command = self._desk, run.command
+        known = desk.playbooks.kept(command.catalog_id)
+        if known is None:
+            known = await desk.playbooks.get(command.catalog_id)
+        name = command.node_name
+        step = known.claim(name) if command.is_claim else known.step(name)
+        tasks = Tasks(desk.bench, command, sinks)
+        stepper = Stepper(step, command, known.defaults, tasks)
+        pipeline = stepper.begin(await self._checkpoint(command))
+        awaited = await self._awaited(command)
+        while True:
+            move = await tasks.following(pipeline)
+            match move:
+                case RunTask():
+                    outcome = awaited or await self._outcome(run, move, tasks, pipeline)
+                    awaited = None
+                    if isinstance(outcome, Parked):
+                        return await self._parked(outcome, move, pipeline, command)
+                    pipeline = await stepper.settle(pipeline, outcome)
+                    if len(step.tools) > 1 and tasks.has_effects(move.task.kind):
+                        run.checkpoint = self._clean_checkpoint(pipeline)
+                        run.is_saved = False
+                case Park(delay_ms=delay_ms, checkpoint=checkpoint, task=task):
+                    fields = {"reason": "retry", "delay_ms": delay_ms, "task": task}
+                    return await self._park(fields, checkpoint, command)
+                case Done():
+                    return await self._done(move, step, command)
+                case Failed():
+                    return await self._failed(move, step, command)
+
+    async def _outcome(
+        self, run: Run, move: RunTask, tasks: Tasks, pipeline: Pipeline
+    ) -> Outcome | Parked:
+        """Run a task; the first one is announced."""
+        desk, command = self._desk, run.command
+        await desk.may_start.wait()
+        if not run.is_started:
+            if command.idempotent:
+                desk.reporter.begin(command)
+            else:
+                receipt = await desk.reporter.begin_stored(command)
+                if receipt == "late":
+                    raise NotOurs
+                if receipt == "rejected":
+                    message = "the start of the tool could not be recorded"
+                    raise ToolError("internal", "report_rejected", message)
+            run.is_started = True
+        return await tasks.run(move, pipeline.keep)
+
+    async def _checkpoint(self, command: Command) -> Mapping[str, Any] | None:
+        checkpoint = command.context.checkpoint
+        if checkpoint is None or APART not in checkpoint:
+            return checkpoint
+        found: Mapping[str, Any] = await self._fetched(checkpoint[APART])
+        return found
+
+    async def _awaited(self, command: Command) -> Outcome | None:
+        """What the task that waited is told to have returned."""
+        told = command.context.awaited
+        if told is None:
+            return None
+        apart = told.get("reference")
+        data = told.get("data") if apart is None else await self._fetched(apart)
+        return Outcome(status=told.get("status", "ok"), data=data, error=told.get("error"))
+
+    async def _fetched(self, reference: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON
+        return await self._desk.bench.objects.get(msgspec.convert(reference, Reference))
+
+    def _clean_checkpoint(self, pipeline: Pipeline) -> Any:  # noqa: ANN401 - see Run.checkpoint
+        redactor = self._desk.bench.redactor
+        return lambda: redactor.redact_value(pipeline.checkpoint())
+
+    # ------------------------------------------------------------------ its ends
+
+    async def _done(self, done: Done, step: Step, command: Command) -> End:
+        told = {
+            "ctx": done.ctx,
+            "iter": done.iter,
+            "of_step": {**selected(step, done.result), **done.of_step},
+            "ends_loop": done.ends_loop,
+            "tasks": done.tasks,
+        }
+        return await self._with_result("call.done", told, (done.result, step), command)
+
+    async def _failed(self, failed: Failed, step: Step, command: Command) -> End:
+        told = {"error": msgspec.to_builtins(failed.error), "tasks": failed.tasks}
+        return await self._with_result("call.error", told, (failed.result, step), command)
+
+    async def _with_result(
+        self, event_type: str, told: dict[str, Any], result: tuple[Any, Step], command: Command
+    ) -> End:
+        payload, size = self._sealed(told)
+        value, step = result
+        most = min(step.output.inline_max_bytes, INLINE_BYTES) if step.output else INLINE_BYTES
+        kept, own = await self._desk.results.kept(value, command, most)
+        return End(event_type, {**payload, **kept}, size + own)
+
+    async def _parked(
+        self, parked: Parked, move: RunTask, pipeline: Pipeline, command: Command
+    ) -> End:
+        request = dict(parked.request)
+        fields = {"reason": parked.reason, "task": move.task.name, "request": request}
+        if "wait_ms" in request:
+            fields["delay_ms"] = request["wait_ms"]
+        return await self._park(fields, pipeline.checkpoint(), command)
+
+    async def _park(
+        self, fields: Mapping[str, Any], checkpoint: dict[str, Any], command: Command
+    ) -> End:
+        clean = self._desk.bench.redactor.redact_value(checkpoint)
+        kept, own = await self._desk.results.checkpoint(clean, command)
+        payload, size = self._sealed(fields)
+        return End("command.parked", {**payload, "checkpoint": kept}, size + own)
+
+    def _broken(self, fault: Exception, command: Command) -> End:
+        """The end of a command that something besides its tools failed."""
+        told = classify(fault)
+        if told["kind"] == "internal":
+            trace = self._desk.bench.redactor.redact("".join(format_exception(fault)))
+            _log.error("a command failed in the worker", extra={"trace": trace})
+        error = Error(
+            kind=told["kind"],
+            code=told["code"],
+            message=told["message"].encode("utf-8", "replace").decode(),
+            retryable=told["retryable"],
+            step=command.node_name,
+            index=command.iteration,
+        )
+        return End("call.error", *self._sealed({"error": msgspec.to_builtins(error)}))
+
+    def _sealed(self, fields: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+        """The fields that say something, redacted and encoded, and their size."""
+        clean = self._desk.bench.redactor.redact_value({k: v for k, v in fields.items() if v})
+        raw = {name: msgspec.Raw(encoded(value)) for name, value in clean.items()}
+        return dict(raw), sum(map(len, raw.values()))
+
+    async def _give_back(self, command: Command, fault: Exception) -> None:
+        """What the tool needs cannot be had here now; another worker may be luckier."""
+        _log.warning("a command is given back", extra={"reason": str(fault)})
+        own = HeldCommand(command_id=command.command_id, attempt=command.attempt)
+        body = Release(worker_id=self._desk.worker_id, commands=(own,), reason="unavailable")
+        try:
+            await self._desk.bench.client.release(body)
+        except Exception as second:  # noqa: BLE001 - the border: the lease runs out and brings it back
+            _log.warning("a command could not be given back", extra={"reason": str(second)})
+
+
+def _progress(reporter: Reporter, command: Command, told: dict[str, Any]) -> None:
+    reporter.tell(reporter.made(command, "step.progress", told))

@@ -1,0 +1,149 @@
+"""What a tool returned, as JSON: inline when it is small, stored and referenced when it is not."""
+
+from __future__ import annotations
+
+import base64
+import math
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+import msgspec
+
+from noetl.api.problems import Refused
+from noetl.dsl.template import View
+from noetl.tools.base import ToolError
+from noetl.tools.paths import NoSuchPath, found_at
+from noetl.worker.patience import patiently
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from noetl.api.client import Client
+    from noetl.api.commands import Command
+    from noetl.dsl.playbook import Step
+
+INLINE_BYTES: Final = 64 << 10
+CHECKPOINT_BYTES: Final = 256 << 10
+APART: Final = "_ref"
+"""The key of a checkpoint that lies elsewhere."""
+_AS_IT_IS: Final = frozenset({str, bool, type(None)})
+_LEAST, _MOST = -(1 << 63), (1 << 64) - 1
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def encoded(value: object) -> bytes:
+    """The value as compact JSON."""
+    try:
+        return _encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as fault:
+        raise ToolError("schema", "not_serialisable", f"no form in JSON: {fault}") from None
+
+
+def plain(value: Any, on_nan: Callable[[], None]) -> Any:  # noqa: ANN401 - any value of a tool
+    """The value as JSON has it; `schema`/`not_serialisable` when it has no form there."""
+    try:
+        return _plain(value, on_nan)
+    except RecursionError:
+        message = "the result is nested too deeply, or contains itself"
+        raise ToolError("schema", "not_serialisable", message) from None
+
+
+def _plain(value: Any, on_nan: Callable[[], None]) -> Any:  # noqa: ANN401 - any value of a tool
+    kind = type(value)
+    if kind in _AS_IT_IS:
+        return value
+    if kind is list or kind is tuple:
+        return [item if type(item) in _AS_IT_IS else _plain(item, on_nan) for item in value]
+    if kind is dict:
+        if not all(type(name) is str for name in value):
+            raise _formless(next(name for name in value if type(name) is not str), "a key")
+        return {
+            name: item if type(item) in _AS_IT_IS else _plain(item, on_nan)
+            for name, item in value.items()
+        }
+    if kind is int:  # beyond 64 bits most readers would round it
+        return value if _LEAST <= value <= _MOST else str(value)
+    if kind is float:
+        if math.isfinite(value):
+            return value
+        on_nan()
+        return None
+    return _scalar(value, on_nan)
+
+
+def _scalar(value: Any, on_nan: Callable[[], None]) -> Any:  # noqa: ANN401 - any value of a tool
+    match value:
+        case View():
+            return _plain(value.plain(), on_nan)
+        case Decimal() | UUID():
+            return str(value)
+        case datetime():
+            return (
+                (value if value.tzinfo else value.replace(tzinfo=UTC))
+                .isoformat()
+                .replace("+00:00", "Z")
+            )
+        case date() | time():
+            return value.isoformat()
+        case bytes() | bytearray() | memoryview():
+            return base64.b64encode(value).decode("ascii")
+    raise _formless(value, "a value")
+
+
+def _formless(value: object, what: str) -> ToolError:
+    message = f"{what} of the result is a {type(value).__name__}, which JSON has no form for"
+    return ToolError("schema", "not_serialisable", message)
+
+
+class Results:
+    """Keeps values where events may carry them."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def kept(
+        self, value: object, command: Command, most_bytes: int = INLINE_BYTES
+    ) -> tuple[dict[str, Any], int]:
+        """The fields of a report that hold the value, and how many bytes they take."""
+        if value is None:
+            return {}, 0
+        raw = encoded(value)
+        if len(raw) <= most_bytes:
+            return {"result": msgspec.Raw(raw)}, len(raw)
+        return {"reference": await self._stored(raw, command)}, most_bytes
+
+    async def checkpoint(self, made: dict[str, Any], command: Command) -> tuple[Any, int]:
+        """A checkpoint as it may travel: whole, or as the reference of where it lies."""
+        raw = encoded(made)
+        if len(raw) <= CHECKPOINT_BYTES:
+            return msgspec.Raw(raw), len(raw)
+        return {APART: await self._stored(raw, command)}, INLINE_BYTES
+
+    async def _stored(self, raw: bytes, command: Command) -> dict[str, Any]:
+        try:
+            return await patiently(
+                lambda: self._client.put_result(
+                    command.execution_id, command.node_name, raw, "application/json"
+                )
+            )
+        except Refused as fault:
+            message = f"{len(raw)} bytes could not be stored: {fault.message}"
+            raise ToolError("storage_quota", fault.code, message) from None
+
+
+def selected(step: Step, data: Any) -> dict[str, Any]:  # noqa: ANN401 - data of a tool
+    """The fields that the author chose of a result: readable as `<step>.<name>` without a fetch."""
+    output = step.output
+    if output is None and len(step.tools) == 1:
+        output = step.tools[0].output
+    if output is None or not output.select or step.loop is not None:
+        return {}
+    found: dict[str, Any] = {}
+    for name, path in output.select.items():
+        try:
+            found[name] = found_at(data, path)
+        except NoSuchPath:
+            found[name] = None
+    return found

@@ -1,0 +1,223 @@
+"""One run of one task: its limits, what its tool may know, and what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from noetl.api.problems import Refused
+from noetl.dsl.views import NeedsObject, Outcome
+from noetl.tools.base import Parked, ToolContext, ToolError, failed, run_tool
+from noetl.worker.results import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from typing import TypeVar
+
+    from noetl.api.client import Client
+    from noetl.api.commands import Command
+    from noetl.blobs.base import Blobs
+    from noetl.clock import Clock
+    from noetl.dsl.views import Reference
+    from noetl.engine.pipeline import Done, Failed, Park, Pipeline, RunTask
+    from noetl.telemetry.redact import Redactor
+    from noetl.tools.base import Tool
+    from noetl.worker.logs import Lines, Pace
+    from noetl.worker.objects import Objects
+
+    T = TypeVar("T")
+    Keychain = Callable[[frozenset[str]], Awaitable[Mapping[str, Any]]]
+
+DEFAULT_S: Final = 300.0
+CEILING_S: Final = 3600.0
+_DEFAULTS: Final[Mapping[str, float | None]] = {
+    "http": 60.0,
+    "mcp": 60.0,
+    "wasm": 10.0,
+    "transfer": 1800.0,
+    "nats": 10.0,
+    "subscription": 10.0,
+    "container": 3600.0,
+    "playbook": None,
+    "playbooks": None,
+    "wait": None,
+}
+_PARKING: Final = frozenset({"playbook", "playbooks", "wait"})
+_NOT_FOUND: Final = 404
+_NO_SECRETS: Final[Mapping[str, Any]] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What every task of this worker runs with."""
+
+    client: Client
+    tools: Mapping[str, Tool]
+    clock: Clock
+    redactor: Redactor
+    objects: Objects
+    blobs: Blobs | None = None
+    keychain: Keychain | None = None
+    ceiling_s: float = CEILING_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sinks:
+    """Where one command tells what happens."""
+
+    lines: Lines
+    pace: Pace
+
+
+def _forget(_state: Any) -> None:  # noqa: ANN401 - the tool's own JSON
+    """Nothing is kept."""
+
+
+class Tasks:
+    """Runs the tasks of one command."""
+
+    def __init__(self, bench: Bench, command: Command, sinks: Sinks) -> None:
+        self.resolved: dict[str, Any] = {}
+        """Values by reference that templates of this command touched."""
+        self._bench = bench
+        self._command = command
+        self._sinks = sinks
+
+    async def touched(self, make: Callable[[], T]) -> T:
+        """What `make` makes; a value that it reads and that lies elsewhere is fetched before."""
+        while True:
+            try:
+                return make()
+            except NeedsObject as need:
+                reference = need.reference
+            await self.fetch(reference)
+
+    async def following(self, pipeline: Pipeline) -> RunTask | Park | Done | Failed:
+        """What the pipeline does next, with the secrets that it names there."""
+        names, keychain = pipeline.needs_keychain(), self._bench.keychain
+        known = await keychain(names) if names and keychain is not None else _NO_SECRETS
+        return await self.touched(lambda: pipeline.next(known))
+
+    async def fetch(self, reference: Reference) -> None:
+        """Make a value readable by the templates of this command."""
+        self.resolved[reference.ref] = await self._bench.objects.get(reference)
+
+    def has_effects(self, kind: str) -> bool:
+        """Whether repeating a task of this kind could be seen outside."""
+        tool = self._bench.tools.get(kind)
+        return tool is None or tool.traits.side_effects
+
+    async def run(self, move: RunTask, keep: Callable[[Any], None] = _forget) -> Outcome | Parked:
+        """Run the task's tool within its limits; `keep` takes where it is, for its next try."""
+        loop = asyncio.get_running_loop()
+        kind = move.task.kind
+        began = loop.time()
+        try:
+            ctx = self._context(move, self._deadline(move, began))
+            ctx.on_keep = keep
+            outcome = await run_tool(self._tool(kind), {"kind": kind, **move.config}, ctx)
+            if isinstance(outcome, Parked):
+                return outcome
+            data = plain(outcome.data, lambda: _tell_nan(ctx))
+        except ToolError as fault:
+            outcome = failed(fault)
+            data = None
+        took = round((loop.time() - began) * 1000, 3)
+        return replace(outcome, data=data, meta={**(outcome.meta or {}), "duration_ms": took})
+
+    def _tool(self, kind: str) -> Tool:
+        tool = self._bench.tools.get(kind)
+        if tool is None:
+            message = f"this worker has no tool of kind `{kind}`"
+            raise ToolError("config", "unknown_kind", message)
+        return tool
+
+    def _deadline(self, move: RunTask, now: float) -> float | None:
+        """When the task must have ended, in the time of the loop."""
+        given, ceiling = move.timeout_s, self._bench.ceiling_s
+        if move.task.kind in _PARKING:
+            given = None  # it bounds the wait, which needs no worker
+        if given is not None and given > ceiling:
+            message = f"/timeout: {given:g} s is over the limit of this worker, {ceiling:g} s"
+            raise ToolError("config", "invalid_config", message)
+        limit = _DEFAULTS.get(move.task.kind, DEFAULT_S) if given is None else given
+        ends = None if limit is None else now + limit
+        if self._command.deadline is None:
+            return ends
+        left = datetime.fromisoformat(self._command.deadline) - self._bench.clock.now()
+        last = now + max(0.0, left.total_seconds())
+        return last if ends is None else min(ends, last)
+
+    def _context(self, move: RunTask, deadline: float | None) -> ToolContext:
+        command, task, lines = self._command, move.task.name, self._sinks.lines
+        is_code = move.task.kind == "python"
+        known = _known(move.scope, command) if is_code else move.scope
+        return ToolContext(
+            execution_id=command.execution_id,
+            step=command.node_name,
+            command_id=command.command_id,
+            idempotency_key=move.idempotency_key,
+            task=task,
+            attempt=command.attempt,
+            deadline=deadline,
+            timeout_s=move.timeout_s,
+            resume=move.resume,
+            domain=f"{command.meta.get('tenant', '')}/{command.path}",
+            input=move.input,
+            scope=known,
+            names=_lazy_names(command) if is_code else (),
+            redactor=self._bench.redactor,
+            blobs=self._bench.blobs,
+            load=self.fetch,
+            fetch=lambda name: self._fetch(move.scope, name),
+            on_log=lambda stream, level, text: lines.write(task, stream, level, text),
+            on_progress=self._sinks.pace.tell,
+        )
+
+    async def _fetch(self, scope: Mapping[str, Any], name: str) -> tuple[bool, Any]:
+        """A name of python's `context`: what was bound, else a finished step of the run."""
+        if name in _EAGER:
+            return True, await self.touched(lambda: plain(scope[_EAGER[name]], _ignore))
+        steps = self._command.context.bindings.get("steps") or {}
+        if name in steps or f"steps.{name}" in self._command.context.refs:
+            return True, await self.touched(lambda: plain(scope["steps"][name], _ignore))
+        try:
+            found = await self._bench.client.step_result(self._command.execution_id, name)
+        except Refused as fault:
+            if fault.problem.status == _NOT_FOUND:
+                return False, None
+            raise
+        return True, found
+
+
+_EAGER: Final = {"workload": "workload", "variables": "ctx"}
+
+
+def _known(scope: Mapping[str, Any], command: Command) -> dict[str, Any]:
+    """What of python's `context` is sent along: it is small and lies here."""
+    apart = _apart(command)
+    return {name: scope[of] for name, of in _EAGER.items() if of not in apart}
+
+
+def _lazy_names(command: Command) -> tuple[str, ...]:
+    """What of python's `context` is known to exist and is fetched when it is read."""
+    steps = command.context.bindings.get("steps") or {}
+    apart = _apart(command)
+    return (
+        *(name for name, of in _EAGER.items() if of in apart),
+        *(name for name, value in steps.items() if value is not None),
+    )
+
+
+def _apart(command: Command) -> frozenset[str]:
+    return frozenset(path.partition(".")[0] for path in command.context.refs)
+
+
+def _ignore() -> None:
+    """A bound value is JSON already."""
+
+
+def _tell_nan(ctx: ToolContext) -> None:
+    ctx.log("NaN or infinity in the result became null", level="warning")
