@@ -60,6 +60,27 @@ SETTINGS: Final = (
         processes=("cli",),
         meaning="Width of the output when it does not go to a terminal; 120 without it.",
     ),
+    Setting(
+        name="PATH",
+        kind="text",
+        default=os.defpath,
+        processes=("cli", "worker"),
+        meaning="Where children of steps look for programs.",
+    ),
+    Setting(
+        name="LANG",
+        kind="text",
+        default="C.UTF-8",
+        processes=("cli", "worker"),
+        meaning="Language of the children of steps.",
+    ),
+    Setting(
+        name="TZ",
+        kind="text",
+        default="",
+        processes=("cli", "worker"),
+        meaning="Time zone of the children of steps.",
+    ),
 )
 
 # Kubernetes gives every pod these for every service of its namespace, ours included.
@@ -93,6 +114,18 @@ class CliSettings:
     def is_plain(self) -> bool:
         """Whether the environment asks for output without control sequences."""
         return self.no_color or self.term == "dumb"
+
+
+def child_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """All that children of steps are given of our environment: a step gets its values as inputs."""
+    env = os.environ if environ is None else environ
+    made = {"PATH": env.get("PATH") or os.defpath, "LANG": env.get("LANG") or "C.UTF-8"}
+    return made | ({"TZ": env["TZ"]} if env.get("TZ") else {})
+
+
+def variable(name: str, environ: Mapping[str, str] | None = None) -> str | None:
+    """A variable that the caller of a command named, such as one that holds a credential."""
+    return (os.environ if environ is None else environ).get(name)
 
 
 def warnings(environ: Mapping[str, str] | None = None) -> list[str]:

@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from noetl.settings import SETTINGS, CliSettings, warnings
+from noetl.settings import SETTINGS, CliSettings, child_environment, variable, warnings
 
 
 def test_an_empty_environment_gives_the_defaults():
@@ -96,3 +96,14 @@ def test_each_name_is_in_the_table_once_and_says_what_it_means_in_one_sentence()
 
     assert sorted(set(names)) == sorted(names)
     assert [s.name for s in SETTINGS if not s.meaning.endswith(".") or not s.processes] == []
+
+
+def test_children_get_three_names_of_the_environment_and_no_more():
+    given = {"PATH": "/bin", "LANG": "de_CH.UTF-8", "TZ": "UTC", "TOKEN": "secret"}
+
+    assert child_environment(given) == {"PATH": "/bin", "LANG": "de_CH.UTF-8", "TZ": "UTC"}
+    assert child_environment({}).keys() == {"PATH", "LANG"}
+
+
+def test_a_variable_is_read_by_the_name_that_the_caller_gives():
+    assert (variable("A", {"A": "1"}), variable("B", {"A": "1"})) == ("1", None)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from typer._click.formatting import HelpFormatter
 
 COMMANDS: Final[dict[str, str]] = {
+    "run": "Run a playbook on this machine, without a server.",
+    "test": "Run the tests of playbooks: mocked tools, virtual time.",
     "validate": "Check playbooks and other documents; errors only.",
     "lint": "Check documents and warn about what is likely a mistake.",
     "migrate": "Rewrite older forms to today's, keeping comments.",

@@ -10,6 +10,8 @@ from noetl.errors import NoetlError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from noetl.api.problems import Problem
+
 DOC_PAGE: Final = "/docs/reference/errors"
 
 EXITS: Final[dict[int, str]] = {
@@ -46,6 +48,11 @@ FAILURES: Final[dict[str, Failure]] = {
     "file_unwritable": Failure(1, 500, "A file cannot be rewritten; it is left as it was."),
     "not_found": Failure(5, 404, "A topic or a kind does not exist."),
     "invalid_playbook": Failure(7, 422, "A document breaks the language."),
+    "invalid_workload": Failure(7, 422, "The inputs of a run are not what its playbook takes."),
+    "test_failed": Failure(7, 422, "A test failed, or less was covered than `--min` asks for."),
+    "wait_timeout": Failure(8, 504, "The run did not end within `--timeout`; it was cancelled."),
+    "playbook_changed": Failure(6, 409, "A playbook is not the one that a log was made with."),
+    "corrupt_log": Failure(1, 500, "A log was damaged after it was written."),
     "migration_needed": Failure(7, 422, "`migrate --check` found forms that it would rewrite."),
     "interrupted": Failure(130, 499, "The command was stopped by SIGINT."),
     "internal_error": Failure(1, 500, "A fault of NoETL itself."),
@@ -71,6 +78,11 @@ class CommandFailed(NoetlError):
         """The exit code of the process."""
         return FAILURES[self.code].exit_code
 
+    @property
+    def http_status(self) -> int:
+        """The status that an answer with this error has."""
+        return FAILURES[self.code].status
+
     def as_json(self) -> dict[str, object]:
         """The object that replaces stdout's data in the structured formats."""
         return {
@@ -79,8 +91,32 @@ class CommandFailed(NoetlError):
                 "message": self.message,
                 "hint": self.hint,
                 "docs_url": f"{DOC_PAGE}#{self.code}",
-                "status": FAILURES[self.code].status,
+                "status": self.http_status,
                 "request_id": None,
                 "details": dict(self.details),
             }
         }
+
+
+class Answered(CommandFailed):
+    """A call that the server refused: its code, and the exit code that its status stands for."""
+
+    def __init__(self, problem: Problem) -> None:
+        details = {"diagnostics": list(problem.errors)} if problem.errors else {}
+        super().__init__(problem.code, problem.detail, hint=problem.hint, details=details)
+        self._status = problem.status
+
+    @property
+    def exit_code(self) -> int:
+        """By the table of exit codes."""
+        return _EXITS_OF_STATUSES.get(self._status, 1)
+
+    @property
+    def http_status(self) -> int:
+        """As it was answered."""
+        return self._status
+
+
+_EXITS_OF_STATUSES: Final = {
+    400: 7, 401: 4, 403: 4, 404: 5, 409: 6, 412: 6, 413: 7, 422: 7, 429: 11, 503: 11,
+}  # fmt: skip

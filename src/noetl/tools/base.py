@@ -277,6 +277,8 @@ async def run_tool(tool: Tool, config: Mapping[str, Any], ctx: ToolContext) -> O
     except Exception as fault:  # noqa: BLE001 - the border: any failure of a tool is an outcome
         if isinstance(fault, TimeoutError):
             await tool.cancel(ctx)
+            if not str(fault):
+                fault = TimeoutError("the tool did not end in time")
         outcome = failed(fault)
     return outcome if isinstance(outcome, Parked) else redacted(outcome, ctx.redactor)
 

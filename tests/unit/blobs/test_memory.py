@@ -18,7 +18,7 @@ async def test_a_buffer_that_changes_afterwards_changes_nothing():
 async def test_damage_is_found():
     blobs = MemoryBlobs()
     await blobs.put("a", b"abc")
-    await blobs.put("b", b"abd")
-    object.__setattr__(blobs._objects["a"], "data", b"abd")  # noqa: SLF001 - the damage itself
+    await blobs.put("b", b"abe")
+    object.__setattr__(blobs._objects["a"], "data", b"abe")  # noqa: SLF001 - the damage itself
     with pytest.raises(BlobDamaged):
         await blobs.get("a")

@@ -154,21 +154,26 @@ class Log:
         """Write one line."""
         self._channel.tell(op="log", level=str(level), text=str(text)[:LINE_BYTES])
 
-    def debug(self, text: object) -> None:
+    def debug(self, text: object, *values: object) -> None:
         """Write one line at level debug."""
-        self(text, "debug")
+        self(_filled(text, values), "debug")
 
-    def info(self, text: object) -> None:
+    def info(self, text: object, *values: object) -> None:
         """Write one line at level info."""
-        self(text)
+        self(_filled(text, values))
 
-    def warning(self, text: object) -> None:
+    def warning(self, text: object, *values: object) -> None:
         """Write one line at level warning."""
-        self(text, "warning")
+        self(_filled(text, values), "warning")
 
-    def error(self, text: object) -> None:
+    def error(self, text: object, *values: object) -> None:
         """Write one line at level error."""
-        self(text, "error")
+        self(_filled(text, values), "error")
+
+
+def _filled(text: object, values: "tuple[object, ...]") -> str:
+    """The text with its values, as `logging` writes them."""
+    return str(text) % values if values else str(text)
 
 
 # ---------------------------------------------------------------------------- values

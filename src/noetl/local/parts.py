@@ -1,0 +1,45 @@
+"""What a local stack is made of; the command that starts it chooses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from noetl.telemetry.redact import Redactor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from noetl.clock import Clock
+    from noetl.engine.events import Recorded
+    from noetl.ids import Ids
+    from noetl.local.watch import Watch
+    from noetl.tools.base import Tool
+    from noetl.worker.tasks import Keychain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a local stack is made of."""
+
+    watch: Watch
+    folder: Path
+    tools: Mapping[str, Tool]
+    clock: Clock
+    ids: Ids
+    home: Path | None = None
+    """Where large values lie; in memory without it."""
+    slots: int = 8
+    lease_s: float = 15.0
+    ceiling_s: float = 86_400.0
+    is_complete: bool = True
+    """Whether the tools are all that there is: a playbook that requires others is refused."""
+    on_worker: frozenset[str] = frozenset()
+    """Steps of the playbook that a worker runs although the engine could."""
+    redactor: Redactor = field(default_factory=Redactor)
+    keychain: Keychain | None = None
+    log: Sequence[Recorded] = ()
+    """The log of a run to go on with."""
+    on_line: Callable[[str, str], None] | None = None
+    """Told every line that a step writes, and the step."""

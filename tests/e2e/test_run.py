@@ -1,0 +1,146 @@
+"""`noetl run` as a process of its own: signals, a kill, a terminal, the time it takes."""
+
+import json
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+ENV = {"PATH": f"{BIN}:/usr/bin:/bin", "LANG": "C.UTF-8"}
+# A test run in the background ignores SIGINT, and so would its children.
+HEEDING = (
+    "import os, signal, sys;"
+    "signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+)
+HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: t, path: t/main}\n"
+# The second step tells that it runs by opening the pipe, and ends when the test closes it.
+HELD = (
+    HEAD
+    + """\
+workflow:
+  - step: first
+    tool: {kind: python, code: 'result = {"n": 1}'}
+    next: {arcs: [{step: second}]}
+  - step: second
+    tool:
+      kind: python
+      input: {n: "{{ first.n }}", pipe: "{{ workload.pipe }}"}
+      code: |
+        open(pipe).read()
+        result = {"n": n + 1}
+"""
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    (tmp_path / "held.yaml").write_text(HELD)
+    return tmp_path
+
+
+@pytest.fixture
+def pipe(tmp_path_factory):
+    # Children have a user of their own: the pipe lies where everybody may open it.
+    place = tmp_path_factory.mktemp("pipes")
+    for parent in (place, *place.parents[:-2]):
+        parent.chmod(parent.stat().st_mode | 0o055)
+    path = place / "pipe"
+    os.mkfifo(path)
+    path.chmod(0o666)
+    return path
+
+
+def begin(folder, *words):
+    return subprocess.Popen(
+        [sys.executable, "-c", HEEDING, BIN / "noetl", "run", *words],
+        cwd=folder, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def types_of(log):
+    return [json.loads(line)["event_type"] for line in log.read_text().splitlines()]
+
+
+def test_an_example_runs_from_start_to_end(folder):
+    before = perf_counter()
+    done = subprocess.run(
+        [BIN / "noetl", "run", "examples/hello.yaml", "--set", "name=Ada", "-o", "json"],
+        cwd=folder, env=ENV, capture_output=True, check=True,
+    )  # fmt: skip
+    taken = perf_counter() - before
+
+    assert json.loads(done.stdout)["result"] == {"message": "Hello, Ada!"}
+    # The target of 1 s is measured on a machine that does nothing else.
+    assert taken < 10, f"{taken:.2f} s"
+
+
+def test_an_interrupt_cancels_the_run_and_closes_its_log(folder, pipe):
+    words = ("held.yaml", "--set", f"pipe={pipe}", "--events", "log.jsonl", "-o", "json", "-q")
+    with begin(folder, *words) as process, pipe.open("w"):
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+
+    assert (process.returncode, err) == (130, b"")
+    shown = json.loads(out)
+    assert (shown["status"], shown["steps"]["second"]["status"]) == ("CANCELLED", "CANCELLED")
+    assert types_of(folder / "log.jsonl")[-1] == "playbook.cancelled"
+
+
+def test_a_termination_ends_with_143(folder, pipe):
+    with begin(folder, "held.yaml", "--set", f"pipe={pipe}", "-q") as process, pipe.open("w"):
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+
+    assert process.returncode == 143
+
+
+def test_a_killed_run_goes_on_where_it_was_and_repeats_nothing(folder, pipe):
+    words = ("held.yaml", "--set", f"pipe={pipe}", "--events", "log.jsonl", "-q")
+    with begin(folder, *words) as process, pipe.open("w"):
+        process.kill()
+        process.communicate(timeout=30)
+    log = folder / "log.jsonl"
+    assert types_of(log).count("step.exit") == 1
+    with log.open("a") as file:
+        file.write('{"torn":')
+
+    with (
+        begin(folder, "--resume", "log.jsonl", "-o", "json", "-q") as process,
+        pipe.open("w") as held,
+    ):
+        held.close()
+        out, err = process.communicate(timeout=30)
+
+    assert (process.returncode, err) == (0, b"")
+    shown = json.loads(out)
+    assert shown["result"] == {"n": 2}
+    assert {name: step["attempts"] for name, step in shown["steps"].items()} == {
+        "first": 1, "second": 2,
+    }  # fmt: skip
+    assert types_of(log).count("command.lost") == 1
+
+
+def test_a_terminal_shows_the_live_tree(folder):
+    ours, theirs = pty.openpty()
+    done = subprocess.run(
+        [BIN / "noetl", "run", "examples/branches.yaml"],
+        cwd=folder, env=ENV | {"TERM": "xterm"}, stdin=theirs, stdout=subprocess.PIPE,
+        stderr=theirs, check=True,
+    )  # fmt: skip
+    shown = os.read(ours, 1 << 20).decode()
+    os.close(ours)
+    os.close(theirs)
+
+    assert done.stdout.startswith(b"COMPLETED ")
+    assert "✔ start" in shown
+    assert "⋯ reject" in shown
+    assert "\x1b[" in shown
