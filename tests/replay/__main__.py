@@ -1,0 +1,30 @@
+"""`python -m tests.replay --record` adds logs; without it every log is replayed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from tests.replay.logs import digest, load, names
+from tests.replay.record import record
+from tests.replay.replay import replay
+
+
+def main() -> int:
+    """Record or replay."""
+    arguments = argparse.ArgumentParser(prog="tests.replay")
+    arguments.add_argument("--record", action="store_true")
+    arguments.add_argument("--logs", type=int, default=60, help="how many there shall be")
+    asked = arguments.parse_args()
+    if asked.record:
+        sys.stdout.writelines(f"recorded {name}\n" for name in record(asked.logs))
+    for name in names():
+        log = load(name)
+        state, decided = replay(log)
+        verdict = "same" if digest(state) == log.final else "DIFFERS"
+        sys.stdout.write(f"{name}: {len(log.rows)} rows, {decided} decided, {verdict}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+"""Defects that are planted on purpose: a simulation that finds none of them finds nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from noetl.server.reports import Intake
+from tests.simulation.backends import PARTS
+from tests.simulation.world import Hooks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from noetl.api.events import Report, Reported, Reports
+    from noetl.server.app import Server
+    from noetl.store.base import Change
+    from noetl.store.memory.store import MemoryStore
+
+
+class Over:
+    """A part of a store with some methods replaced."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+class _Store:
+    """All parts of a store, some of them replaced."""
+
+    def __init__(self, store: MemoryStore, **parts: Any) -> None:
+        for part in PARTS:
+            setattr(self, part, parts.get(part, getattr(store, part)))
+
+
+def over(store: MemoryStore, **parts: Any) -> Any:
+    """A store with some parts replaced."""
+    return _Store(store, **parts)
+
+
+# ---------------------------------------------------------------------------- the fence
+
+
+class Trusting(Intake):
+    """Takes every report as one of the current attempt, whoever sends it: it skips the fence."""
+
+    async def report(self, body: Reports) -> Reported:
+        """Rewrite who speaks before anyone looks."""
+        worker_id = body.worker_id
+        events = []
+        for report in body.events:
+            row = await self._commands.get(report.command_id)
+            if row is not None and row.status == "CLAIMED":
+                worker_id = row.worker_id or worker_id
+                events.append(self._trusted(report, row.attempt))
+            else:
+                events.append(report)
+        return await super().report(
+            msgspec.structs.replace(body, worker_id=worker_id, events=tuple(events))
+        )
+
+    @staticmethod
+    def _trusted(report: Report, attempt: int) -> Report:
+        return msgspec.structs.replace(report, attempt=attempt)
+
+
+def no_fence(server: Server) -> None:
+    """Let a server trust its workers."""
+    plane = server.plane
+    plane.intake = Trusting(plane.ingest, plane.parts.store.commands, plane.signals, plane.workers)
+
+
+# ---------------------------------------------------------------------------- the store
+
+
+class DoubleLog(Over):
+    """Applies a commit a second time when it lost a race, as if nobody had written before."""
+
+    async def commit(self, changes: Sequence[Change]) -> frozenset[str]:
+        lost = await self.inner.commit(changes)
+        for change in changes:
+            if change.execution_id in lost and change.expected_seq:
+                await self._again(change)
+        return frozenset()
+
+    async def _again(self, change: Change) -> None:
+        log = await self.inner.read(change.execution_id, 0, 1_000_000)
+        last = log[-1]
+        seq, before, events = last.seq, last.event_id, []
+        for item in change.events:
+            if any(item.event_id == other.event_id for other in log):
+                continue
+            seq += 1
+            events.append(msgspec.structs.replace(item, seq=seq, prev_event_id=before))
+            before = item.event_id
+        if events:
+            row = msgspec.structs.replace(change.execution, last_seq=seq, last_event_id=before)
+            await self.inner.commit(
+                [
+                    msgspec.structs.replace(
+                        change, expected_seq=last.seq, events=tuple(events), execution=row
+                    )
+                ]
+            )
+
+
+class BlindLog(Over):
+    """Says that every commit was written, also those that lost a race."""
+
+    async def commit(self, changes: Sequence[Change]) -> frozenset[str]:
+        await self.inner.commit(changes)
+        return frozenset()
+
+
+class LossyLog(Over):
+    """Forgets what a commit has to say to other runs, now and then."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner)
+        self._count = 0
+
+    async def commit(self, changes: Sequence[Change]) -> frozenset[str]:
+        kept = []
+        for change in changes:
+            self._count += bool(change.outgoing)
+            forgets = change.outgoing and self._count % 5 == 0
+            kept.append(msgspec.structs.replace(change, outgoing=()) if forgets else change)
+        done: frozenset[str] = await self.inner.commit(kept)
+        return done
+
+
+class LongLeases(Over):
+    """Never finds a lease that has ended."""
+
+    async def expired(self, _now: str, limit: int = 1000) -> list[Any]:
+        del limit
+        return []
+
+
+DEFECTS: dict[str, Hooks] = {
+    "a server skips the fence": Hooks(server=no_fence),
+    "a commit that lost is applied anyway": Hooks(
+        store=lambda store: over(store, log=DoubleLog(store.log))
+    ),
+    "a commit that lost is told to be written": Hooks(
+        store=lambda store: over(store, log=BlindLog(store.log))
+    ),
+    "messages to other runs get lost": Hooks(
+        store=lambda store: over(store, log=LossyLog(store.log))
+    ),
+    "leases never end": Hooks(store=lambda store: over(store, commands=LongLeases(store.commands))),
+}
