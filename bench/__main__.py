@@ -15,7 +15,7 @@ from typing import Any
 from noetl import __version__
 
 QUICK = ("parse", "render", "startup")
-ALL = (*QUICK, "python_step", "template_engines")
+ALL = (*QUICK, "engine", "python_step", "local_run", "template_engines")
 
 
 def machine() -> dict[str, Any]:
