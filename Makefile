@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 JOBS ?= auto
 MINUTES ?= 1
+CASES ?= 100000
+SEEDS ?= 1000
 
 # Caches stay in the repository folder, so nothing outside it is touched.
 export UV_CACHE_DIR ?= $(CURDIR)/.cache/uv
@@ -21,8 +23,8 @@ help: ## list the targets
 
 up: venv ## start the embedded stack (not there yet: says what is missing and exits 2)
 	@echo "make up: the embedded stack is not part of this version yet." >&2
-	@echo "Missing: embedded PostgreSQL and NATS, server, worker, gateway, web UI." >&2
-	@echo "What works today is the playbook language: $(BIN)/noetl --help" >&2
+	@echo "Missing: embedded PostgreSQL and NATS, gateway, web UI." >&2
+	@echo "What works today needs no server: $(BIN)/noetl run examples/hello.yaml" >&2
 	@exit 2
 
 test: lint types imports docs-check ## every gate and every test, in random order (SEED=n repeats an order, JOBS=n)
@@ -54,9 +56,10 @@ imports: venv ## the import contracts: layers, purity, owners, cycles
 unit: venv ## the unit tests alone
 	$(PYTEST) -n $(JOBS) $(SEEDED) tests/unit
 
-cover: venv ## the tests with coverage: dsl 100 %, everything 90 %
+cover: venv ## the tests with coverage: dsl 100 %, engine 99 %, everything 90 %
 	$(PYTEST) -n $(JOBS) $(SEEDED) --cov --cov-report= --quiet
 	$(BIN)/coverage report --include='src/noetl/dsl/*' --fail-under=100
+	$(BIN)/coverage report --include='src/noetl/engine/*' --fail-under=99
 	$(BIN)/coverage report --fail-under=90
 
 docs: venv ## write the generated pages of docs/reference
@@ -73,6 +76,12 @@ bench-quick: venv ## the benchmarks that take less than three minutes
 
 fuzz: venv ## random text against loader, checker and templates (MINUTES=n, SEED=n)
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+properties: venv ## the engine's properties at length (CASES=n, SEED=n)
+	$(BIN)/python -m tests.unit.engine.properties --cases $(CASES) --seed $(or $(SEED),1)
+
+simulate: venv ## server, worker and store in virtual time with faults (SEEDS=n, SEED=n)
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(SEED),--seed $(SEED))
 
 sizes: venv ## the longest files and functions, and the counts that should only go down
 	@$(BIN)/python scripts/sizes.py

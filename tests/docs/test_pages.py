@@ -1,0 +1,74 @@
+"""What the documentation shows is true: blocks parse, playbooks run, commands end as they say."""
+
+import re
+import shutil
+
+import pytest
+
+from noetl.dsl.yaml import load
+from tests.docs.pages import ROOT, Follower, blocks, pages, prose
+
+FOLLOWED = pages(".", "docs/tutorial", "docs/how-to", "docs/explanation")
+WRITTEN = [*FOLLOWED, *pages("examples"), ROOT / "docs" / "README.md"]
+YAML = [block for page in pages(".", "docs", "examples") for block in blocks(page)]
+YAML = [block for block in YAML if block.word == "yaml"]
+SENTENCES = re.compile(r"[a-z`)][.!?] [A-Z]")
+
+
+def _name(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+def test_there_is_a_page_of_each_kind():
+    kinds = {_name(page).split("/")[1] for page in FOLLOWED if _name(page).startswith("docs/")}
+
+    assert kinds == {"tutorial", "how-to", "explanation"}
+
+
+@pytest.mark.parametrize("block", YAML, ids=lambda block: block.place)
+def test_a_block_of_yaml_parses(block):
+    assert load(block.text).findings.sorted() == ()
+
+
+@pytest.mark.parametrize("page", FOLLOWED, ids=_name)
+def test_a_page_does_what_it_says(page, tmp_path, capsys, monkeypatch):
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    reader = Follower(tmp_path, capsys, monkeypatch)
+
+    for block in blocks(page):
+        reader.follow(block)
+
+
+@pytest.mark.parametrize("page", FOLLOWED, ids=_name)
+def test_every_playbook_of_a_page_is_run_by_it(page):
+    shown = blocks(page)
+    named = [block for block in shown if block.word == "yaml" and block.more.endswith(".yaml")]
+    texts = [(block, block.text) for block in shown if block.word in {"sh", "yaml"}]
+
+    assert [
+        block.place
+        for block in named
+        for words in [(block.more, re.search(r"path: ([\w/-]+)", block.text)[1])]
+        if not any(word in text for other, text in texts if other is not block for word in words)
+    ] == []
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=_name)
+def test_a_line_holds_one_sentence(page):
+    assert [line for line in prose(page) if SENTENCES.search(line)] == []
+
+
+def test_the_index_names_every_page_that_is_written_by_hand():
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    folders = ("tutorial", "how-to", "explanation")
+    names = [_name(page).removeprefix("docs/") for page in pages(*(f"docs/{f}" for f in folders))]
+
+    assert [name for name in names if f"]({name})" not in index] == []
+
+
+@pytest.mark.parametrize(("page", "number"), [("one-engine.md", 4), ("what-completed-means.md", 1)])
+def test_an_explanation_has_its_state_diagrams(page, number):
+    drawn = blocks(ROOT / "docs" / "explanation" / page)
+
+    diagrams = [block for block in drawn if block.text.startswith("stateDiagram-v2")]
+    assert len(diagrams) == number

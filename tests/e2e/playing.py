@@ -1,0 +1,122 @@
+"""Runs playbooks as `noetl run` and `noetl test` do, many of them in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import AsyncExitStack, ExitStack
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from noetl.clock import SystemClock
+from noetl.dsl.documents.testcase import Case, PlaybookTest
+from noetl.dsl.parse import parse
+from noetl.ids import Ids
+from noetl.local.cases import Subject, Trial, play
+from noetl.local.launch import Finished, Job, finish, start
+from noetl.local.mocks import Mocks
+from noetl.local.parts import Parts
+from noetl.local.run import stack
+from noetl.local.virtual import VirtualLoop
+from noetl.local.watch import Watch
+from noetl.local.workshop import workshop
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from noetl.local.verdicts import Verdict
+    from noetl.local.workshop import Workshop
+
+PATIENCE_S = 20.0
+
+
+class Theatre:
+    """Children that run the tools of many runs, and two loops: of real and of virtual time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._closing = ExitStack()
+
+    def close(self) -> None:
+        """End the tools and the loops."""
+        self._closing.close()
+
+    def run(self, file: Path, payload: dict[str, Any] | None = None, mock: Case | None = None):
+        """Run a playbook as `noetl run` does, with the mocks of `--mock` if there are some."""
+        runner, shop = self._real
+        return runner.run(self._run(shop, file, payload or {}, mock))
+
+    def play(self, file: Path, case: Case) -> Verdict:
+        """Play a case as `noetl test` does."""
+        runner, shop = self._virtual
+        trial = Trial(
+            subject=Subject(file=str(file), text=text_of(file), folder=file.parent),
+            case=case,
+            folder=file.parent,
+            log=self.folder / "logs" / f"{file.stem}.jsonl",
+        )
+        return runner.run(play(trial, shop))
+
+    @cached_property
+    def _real(self) -> tuple[asyncio.Runner, Workshop]:
+        return self._opened(asyncio.Runner())
+
+    @cached_property
+    def _virtual(self) -> tuple[asyncio.Runner, Workshop]:
+        return self._opened(asyncio.Runner(loop_factory=VirtualLoop))
+
+    def _opened(self, runner: asyncio.Runner) -> tuple[asyncio.Runner, Workshop]:
+        self._closing.enter_context(runner)
+        lasting = AsyncExitStack()
+        shop = runner.run(lasting.enter_async_context(workshop(4)))
+        self._closing.callback(lambda: runner.run(lasting.aclose()))
+        return runner, shop
+
+    async def _run(
+        self, shop: Workshop, file: Path, payload: dict[str, Any], mock: Case | None
+    ) -> Finished:
+        clock = SystemClock()
+        mocks = None if mock is None else Mocks(mock.mocks, file.parent, allow=None)
+        text = text_of(file)
+        job = Job(file=file.name, text=text, payload=payload, timeout_s=PATIENCE_S)
+        async with shop.tools(file.parent, clock) as tools:
+            parts = Parts(
+                watch=Watch(),
+                folder=file.parent,
+                home=self.folder,
+                tools=tools if mocks is None else mocks.over(tools),
+                on_worker=frozenset() if mocks is None else mocks.steps,
+                clock=clock,
+                ids=Ids(clock),
+            )
+            async with stack(parts, text) as running:
+                await start(running, job)
+                return await finish(running, job, asyncio.Event())
+
+
+def text_of(file: Path) -> str:
+    """The text of a file, its line ends kept."""
+    return file.read_bytes().decode()
+
+
+def suite_of(file: Path) -> PlaybookTest:
+    """The tests of a file."""
+    return _read(text_of(file), file.name)
+
+
+def cases_of(name: str, cases: list[dict[str, Any]]) -> tuple[Case, ...]:
+    """Cases that stand as plain data, read by the model of tests."""
+    suite = {
+        "apiVersion": "noetl.io/v2",
+        "kind": "PlaybookTest",
+        "metadata": {"name": name, "path": f"compat/{name}"},
+        "spec": {"file": f"{name}.yaml", "cases": cases},
+    }
+    return _read(json.dumps(suite), name).spec.cases
+
+
+def _read(text: str, name: str) -> PlaybookTest:
+    parsed = parse(text)
+    if not isinstance(parsed.model, PlaybookTest):
+        raise TypeError(f"{name}: {[error.message for error in parsed.errors]}")
+    return parsed.model

@@ -1,0 +1,140 @@
+"""Every example runs and ends as examples/README.md says, and every test of one passes."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from noetl.cli.inputs import Inputs, payload_of
+from noetl.dsl.documents.matching import matches
+from noetl.dsl.parse import parse
+from noetl.dsl.playbook import Playbook
+from tests.e2e.playing import Theatre, suite_of
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+NOETL = Path(sys.executable).parent / "noetl"
+TESTS = sorted(EXAMPLES.glob("*.test.yaml"))
+PLAYBOOKS = [
+    path
+    for path in sorted(EXAMPLES.glob("*.yaml"))
+    if path not in TESTS and isinstance(parse(path.read_bytes()).model, Playbook)
+]
+PAGE = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+LINE = re.compile(
+    r"^\| [^|*]+ \| `(?P<words>[^`]+)` \| (?P<status>[A-Z]+) (?P<told>.+) \|$", re.MULTILINE
+)
+LINES = [match.groupdict() for match in LINE.finditer(PAGE)]
+# Started as processes: a success, a failure, children, mocks, and a program of the machine.
+PROCESSES = ("hello", "final_step", "subplaybook_parent", "policy_rules", "shell")
+
+
+def _name(line):
+    return line["words"].split()[0].removesuffix(".yaml")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    copy = tmp_path_factory.mktemp("run") / "examples"
+    shutil.copytree(EXAMPLES, copy, ignore=shutil.ignore_patterns(".noetl"))
+    return copy
+
+
+@pytest.fixture(scope="module")
+def theatre(folder):
+    made = Theatre(folder.parent)
+    yield made
+    made.close()
+
+
+def test_there_are_at_least_thirty_examples():
+    assert len(PLAYBOOKS) >= 30
+
+
+def test_every_example_has_a_test_with_a_case():
+    tested = {suite_of(path).spec.file.removeprefix("./") for path in TESTS}
+
+    assert [path.name for path in PLAYBOOKS if path.name not in tested] == []
+
+
+def test_every_example_is_in_the_table_once():
+    assert sorted(map(_name, LINES)) == [path.stem for path in PLAYBOOKS]
+
+
+def test_every_document_is_on_the_page():
+    documents = {path.name for path in EXAMPLES.glob("*.yaml") if path not in TESTS}
+
+    assert sorted(name for name in documents if f"`{name}" not in PAGE) == []
+
+
+@pytest.mark.parametrize("line", LINES, ids=_name)
+def test_an_example_ends_as_the_page_says(theatre, folder, line):
+    file, payload, mock = _asked(line, folder)
+
+    _compare(line, theatre.run(file, payload, mock).as_json())
+
+
+@pytest.mark.parametrize(
+    ("path", "case"),
+    [
+        pytest.param(path, case, id=f"{path.name.split('.')[0]}: {case.name}")
+        for path in TESTS
+        for case in suite_of(path).spec.cases
+    ],
+)
+def test_a_case_of_an_example_passes(theatre, folder, path, case):
+    file = folder / suite_of(path).spec.file
+
+    assert theatre.play(file, case).faults == ()
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+def test_an_example_ends_the_same_as_a_process(folder, name):
+    (line,) = (line for line in LINES if _name(line) == name)
+    done = _noetl(folder, "run", *line["words"].split(), "-o", "json")
+
+    found = json.loads(done.stdout)
+    _compare(line, found)
+    assert done.returncode == {"COMPLETED": 0, "FAILED": 3}[line["status"]]
+    assert (folder / found["events_file"]).is_file()
+
+
+def test_the_command_plays_the_same_cases(folder):
+    done = _noetl(folder, "test", "branches.test.yaml", "retry.test.yaml", "-o", "json")
+
+    told = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert [case["name"] for case in told["cases"]] == [
+        case.name
+        for name in ("branches", "retry")
+        for case in suite_of(EXAMPLES / f"{name}.test.yaml").spec.cases
+    ]
+
+
+def _asked(line, folder):
+    """The file, the payload and the mocks of a line's command."""
+    name, *words = line["words"].split()
+    options = list(zip(words[::2], words[1::2], strict=True))
+    payload = payload_of(Inputs(values=tuple(value for key, value in options if key == "--set")))
+    mocks = [suite_of(folder / value).spec.cases[0] for key, value in options if key == "--mock"]
+    return folder / name, payload, next(iter(mocks), None)
+
+
+def _compare(line, found):
+    assert found["status"] == line["status"], found["error"]
+    told = line["told"]
+    if line["status"] == "COMPLETED":
+        assert matches(json.loads(told.strip("`")), found["result"]) == []
+    else:
+        assert told == f"`{found['error']['kind']}` in `{found['error']['step']}`"
+
+
+def _noetl(folder, *words):
+    env = {"PATH": f"{NOETL.parent}:/usr/bin:/bin", "LANG": "C.UTF-8"}
+    return subprocess.run(
+        [NOETL, *words], cwd=folder, env=env, capture_output=True, check=False, timeout=30
+    )
