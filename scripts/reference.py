@@ -66,6 +66,7 @@ def errors_page() -> str:
         "|---|---|---|---|",
         *rows,
         "",
+        *vocabulary.problem_lines(),
         *vocabulary.kind_lines(),
     )
 

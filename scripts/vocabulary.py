@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from noetl.dsl.tasks.errors import ERROR_KINDS, RETRYABLE_KINDS
 from noetl.engine.vocabulary import vocabulary
+from noetl.server.problems import TITLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +41,19 @@ def event_lines() -> Iterator[str]:
         yield "|---|---|---|"
         for field in event.fields:
             yield f"| {field.name} | `{field.place}` | {field.type} |"
+
+
+def problem_lines() -> Iterator[str]:
+    """The codes of problem bodies."""
+    yield "## Codes of the API"
+    yield ""
+    yield "A call that fails is answered with `application/problem+json`; `code` is stable."
+    yield ""
+    yield "| code | meaning |"
+    yield "|---|---|"
+    for code, title in sorted(TITLES.items()):
+        yield f"| `{code}` | {title} |"
+    yield ""
 
 
 def kind_lines() -> Iterator[str]:

@@ -11,28 +11,20 @@ from tests.e2e.playing import Theatre, cases_of
 HERE = Path(__file__).parent
 COMPAT = HERE.parent / "compat"
 TABLE = load((HERE / "compat_outcomes.yaml").read_bytes()).root
-KEYS = {"cases", "alone", "refused", "bug", "never"}
-BUGS = {
-    "accumulate": "`output.accumulate` does nothing",
-}
-
-
-def _marks(bug):
-    return [] if bug is None else [pytest.mark.xfail(reason=BUGS[bug])]
+KEYS = {"cases", "alone", "refused", "never"}
 
 
 def _cases(*, refused):
     for name, row in TABLE.items():
         for case in row.get("cases", ()):
             if ("refused" in case) == refused:
-                marks = _marks(case.get("bug"))
-                yield pytest.param(name, case, id=f"{name[:3]}: {case['name']}", marks=marks)
+                yield pytest.param(name, case, id=f"{name[:3]}: {case['name']}")
 
 
 def _alone(*, refused):
     for name, row in TABLE.items():
         if refused and "refused" in row:
-            yield pytest.param(name, row["refused"], id=name[:3], marks=_marks(row.get("bug")))
+            yield pytest.param(name, row["refused"], id=name[:3])
         elif not refused and "alone" in row and not row["alone"].get("offline"):
             yield pytest.param(name, row["alone"], id=name[:3])
 
@@ -53,17 +45,9 @@ def test_every_row_says_how_its_playbook_ends_or_why_it_cannot_run():
     assert [name for name, row in TABLE.items() if not row.keys() & {"cases", "never"}] == []
 
 
-def test_every_known_fault_is_named_by_a_row():
-    named = {row.get("bug") for row in TABLE.values()}
-    named |= {case.get("bug") for row in TABLE.values() for case in row.get("cases", ())}
-
-    assert named - {None} == set(BUGS)
-
-
 @pytest.mark.parametrize(("name", "case"), list(_cases(refused=False)))
 def test_a_case_ends_as_it_must(theatre, name, case):
-    told = {key: value for key, value in case.items() if key != "bug"}
-    (read,) = cases_of(name, [told])
+    (read,) = cases_of(name, [case])
 
     assert theatre.play(COMPAT / f"{name}.yaml", read).faults == ()
 

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from noetl.dsl.tasks import Noop
+from noetl.dsl.template.values import plain
 from noetl.dsl.views import Outcome, OutputView, StepResult, StepView
 from noetl.engine.backoff import backoff_of
 from noetl.engine.bindings import Bindings
+from noetl.engine.collect import NAME, collected, collector
 from noetl.engine.config import Unrendered, config_of, keychain_names, map_of, timeout_s
 from noetl.engine.events import Error
 from noetl.engine.progress import Progress
@@ -339,12 +341,21 @@ class Pipeline:
         of_rule = map_of(found.action.set, f"{found.place}.set", scope)
         self._write(of_task)
         self._write(of_rule)
+        self._collect(task, outcome)
         at = self._at
         at.results[task.name] = outcome.data
         at.previous = task.name
         at.errors.pop(task.name, None)
         if outcome.error is not None:
             at.errors[task.name] = dict(outcome.error)
+
+    def _collect(self, task: Task, outcome: Outcome) -> None:
+        """Keep what a task collects over its passes where the step's own values are."""
+        spec = collector(task, outcome)
+        if spec is not None:
+            key = f"step.{spec.manifest_as or NAME}"
+            data = plain(outcome.data)
+            self._write({key: collected(spec, self._at.writes.get(key), data)})
 
     def _write(self, values: Mapping[str, Any]) -> None:
         for key, value in values.items():

@@ -17,10 +17,10 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from noetl.blobs.refs import execution_of
+from noetl.dsl.paths import NoSuchPath, found_at
 from noetl.dsl.tasks import Artifact, ResultFetch
 from noetl.dsl.views import Outcome
 from noetl.tools.base import ToolError, Traits
-from noetl.tools.paths import NoSuchPath, found_at
 from noetl.tools.roots import inside, place_for
 from noetl.tools.stored import UNKNOWN, blobs_of, key_for, put_bytes, read_bytes
 

@@ -12,9 +12,9 @@ from uuid import UUID
 import msgspec
 
 from noetl.api.problems import Refused
+from noetl.dsl.paths import NoSuchPath, found_at
 from noetl.dsl.template import View
 from noetl.tools.base import ToolError
-from noetl.tools.paths import NoSuchPath, found_at
 from noetl.worker.patience import patiently
 
 if TYPE_CHECKING:

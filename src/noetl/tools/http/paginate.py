@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from noetl.dsl.paths import NoSuchPath, found_at
 from noetl.dsl.template import UndefinedName, compile_condition, is_true, render
 from noetl.tools.base import ToolError
 from noetl.tools.http.request import KEYED, joined
-from noetl.tools.paths import NoSuchPath, found_at
 
 if TYPE_CHECKING:
     from noetl.dsl.tasks.calls import Paginate
