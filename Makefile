@@ -101,5 +101,5 @@ clean: ## remove everything that make made
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* build dist
 	find src tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help up test check venv fmt lint types imports unit cover docs docs-check bench bench-quick fuzz sizes lock \
-  lock-check changelog clean
+.PHONY: help up test check venv fmt lint types imports unit cover docs docs-check bench bench-quick fuzz \
+  properties simulate sizes lock lock-check changelog clean

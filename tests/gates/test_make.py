@@ -29,7 +29,7 @@ def test_make_up_says_what_is_missing_and_fails(root):
 
     assert done.returncode == 2
     assert done.stdout == ""
-    for part in ("PostgreSQL", "NATS", "server", "worker", "gateway"):
+    for part in ("PostgreSQL", "NATS", "gateway", "web UI", "noetl run"):
         assert part in done.stderr
 
 

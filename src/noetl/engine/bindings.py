@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from noetl.dsl.scope import Names, Scope
-from noetl.dsl.views import Lazy, Partly, StepResult, StepView, readable
+from noetl.dsl.views import Lazy, StepResult, StepView, readable
 from noetl.engine.scope import job_of
 from noetl.engine.writes import write_at
 
@@ -60,7 +60,7 @@ class Bindings:
 
     def _whole(self, values: dict[str, Any]) -> Any:  # noqa: ANN401 - a map, or a view of one
         """A scope under its own name, as it is now."""
-        return Partly(dict(values), self._resolved) if self._has_refs else dict(values)
+        return readable(dict(values), self._resolved) if self._has_refs else dict(values)
 
     def _bare(self, values: dict[str, Any], whole: Any) -> Mapping[str, Any]:  # noqa: ANN401 - see _whole
         """The keys of a scope as names of their own."""

@@ -8,6 +8,7 @@ or its deadline would come before its answer could.
 from __future__ import annotations
 
 import asyncio
+import math
 import selectors
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, Unpack
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 LOOK_EVERY: Final = 64
-# asyncio runs a timer up to a nanosecond early. On a clock that stands still whoever then waits for
-# the rest would wait for ever; a microsecond too much leaves no rest.
-SLACK_S: Final = 1e-6
 
 
 class Stalled(RuntimeError):
@@ -57,10 +55,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._real > 0
 
     def jump(self, seconds: float | None) -> None:
-        """Let time pass at once."""
+        """Let time pass at once, to the very moment of the next timer.
+
+        Adding the wait could fall short of it by a rounding; asyncio would still run the timer, and
+        whoever then waits for the rest would wait for ever on a clock that stands still.
+        """
         if seconds is None:
             raise Stalled("no timer is set and nothing outside is under way")
-        self._now += seconds + SLACK_S
+        moments: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]  # asyncio's own heap
+        after = moments[0].when() if moments else self._now + seconds
+        self._now = max(after, math.nextafter(self._now, math.inf))
 
     def run_in_executor(
         self,
