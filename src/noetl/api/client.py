@@ -8,8 +8,16 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from noetl.api.catalog import Entry, Register, Registered
-from noetl.api.commands import Beat, Claim, Claimed, Command, Heartbeat, Release
-from noetl.api.events import LogBatch, Reported, Reports
+from noetl.api.commands import (
+    Beat,
+    Claim,
+    Claimed,
+    Claimer,
+    Command,
+    Heartbeat,
+    Release,
+)
+from noetl.api.events import LogBatch, LogPage, Reported, Reports
 from noetl.api.executions import (
     Control,
     Controlled,
@@ -21,6 +29,7 @@ from noetl.api.executions import (
     Rerun,
     Started,
 )
+from noetl.api.models import decoder_of
 from noetl.api.problems import Problem, Refused
 from noetl.api.results import Stored
 from noetl.api.runtime import Joined, Left, WorkerEntry
@@ -35,16 +44,7 @@ T = TypeVar("T")
 _JSON: Final = {"content-type": "application/json"}
 _SHOWN_BYTES: Final = 200
 _encode: Final = msgspec.json.Encoder().encode
-_decoders: Final[dict[Any, msgspec.json.Decoder[Any]]] = {}
-_problems: Final = msgspec.json.Decoder(Problem)
-
-
-class _Claimer(msgspec.Struct, frozen=True, kw_only=True):
-    worker_id: str
-
-
-class _Lines(msgspec.Struct, frozen=True, kw_only=True):
-    items: list[dict[str, Any]]
+_problems: Final = decoder_of(Problem)
 
 
 class Client:
@@ -68,7 +68,7 @@ class Client:
     async def claim_one(self, event_id: str, worker_id: str) -> Command:
         """Take the command that a hint names."""
         path = f"/api/commands/{_segment(event_id)}/claim"
-        return await self._post(path, _Claimer(worker_id=worker_id), Command)
+        return await self._post(path, Claimer(worker_id=worker_id), Command)
 
     async def heartbeat(self, body: Heartbeat) -> Beat:
         """Extend every lease of a worker."""
@@ -119,7 +119,7 @@ class Client:
 
     async def logs(self, execution_id: str) -> list[dict[str, Any]]:
         """Lines that the steps of a run wrote."""
-        return (await self._get(f"{_run(execution_id)}/logs", _Lines)).items
+        return (await self._get(f"{_run(execution_id)}/logs", LogPage)).items
 
     async def step_result(self, execution_id: str, step: str) -> Any:  # noqa: ANN401 - a user's value
         """What a step returned, fetched when it lies apart."""
@@ -191,11 +191,8 @@ def _run(execution_id: str) -> str:
 
 
 def _decoded(answer: Answer, kind: type[T]) -> T:
-    decoder = _decoders.get(kind)
-    if decoder is None:
-        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
     try:
-        value: T = decoder.decode(answer.body)
+        value = decoder_of(kind).decode(answer.body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Refused(_bad_answer(answer, str(error))) from error
     return value

@@ -61,6 +61,16 @@ class Claim(
     wait_seconds: float = 0.0
 
 
+class Claimer(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """Who claims a command that it was told of."""
+
+    worker_id: str
+    free_slots: int = 1
+    locality: str = ""
+
+
 class Skipped(msgspec.Struct, frozen=True, kw_only=True):
     """A command that was asked for and not given."""
 

@@ -83,3 +83,10 @@ class LogBatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Lines of one worker."""
 
     entries: tuple[LogLine, ...] = ()
+
+
+class LogPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Lines of a run, in order."""
+
+    items: list[dict[str, Any]]
+    next_cursor: str | None = None

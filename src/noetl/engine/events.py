@@ -556,3 +556,7 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     event: AnyEvent
     parent_event_id: str | None = None
     event_time: str | None = None
+
+
+# msgspec works out a type on its first use and is not safe when two threads do that at once.
+msgspec.json.Decoder(Recorded)

@@ -72,3 +72,7 @@ class Progress(msgspec.Struct, kw_only=True, omit_defaults=True):
         """A line for every run of a task, and how many more there were."""
         more = ({"more": self.unlogged},) if self.unlogged else ()
         return (*(dict(entry) for entry in self.log), *more)
+
+
+# See `events`: worked out where one thread imports it.
+msgspec.json.Decoder(Progress)

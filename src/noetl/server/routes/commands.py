@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from noetl.api.commands import Claim, Heartbeat, Release
+from noetl.api.commands import Claim, Claimer, Heartbeat, Release
 from noetl.server.routes.exchange import body_of, json, read, route
 
 if TYPE_CHECKING:
@@ -15,14 +13,6 @@ if TYPE_CHECKING:
     from starlette.routing import Route
 
     from noetl.server.plane import Plane
-
-
-class Claimer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who claims a named command."""
-
-    worker_id: str
-    free_slots: int = 1
-    locality: str = ""
 
 
 def routes(plane: Plane) -> list[Route]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 from starlette.responses import Response
 from starlette.routing import Route
 
+from noetl.api.models import decoder_of
 from noetl.errors import NoetlError
 from noetl.server.errors import BadJson, TooLarge, Unacceptable
 from noetl.server.problems import answer_of
@@ -31,7 +32,6 @@ JSON: Final = "application/json"
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[([^\]]*)\]")
 _log: Final = logging.getLogger(__name__)
 _encode: Final = msgspec.json.Encoder().encode
-_decoders: Final[dict[Any, msgspec.json.Decoder[Any]]] = {}
 
 
 async def body_of(request: Request, most: int = MOST_BYTES) -> bytes:
@@ -49,12 +49,9 @@ async def body_of(request: Request, most: int = MOST_BYTES) -> bytes:
 
 async def read(request: Request, kind: type[T], most: int = MOST_BYTES) -> T:
     """The body as its model; an empty one is the model of an empty object."""
-    decoder = _decoders.get(kind)
-    if decoder is None:
-        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
     data = await body_of(request, most)
     try:
-        made: T = decoder.decode(data or b"{}")
+        made = decoder_of(kind).decode(data or b"{}")
     except msgspec.ValidationError as fault:
         raise _unacceptable(str(fault)) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as fault:
