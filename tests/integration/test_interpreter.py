@@ -628,3 +628,14 @@ def test_shell_steps_can_be_off():
         return await stage._run(tool, 5, "d", None, command="true")  # noqa: SLF001 - the test's own class
 
     assert play(scene).error["code"] == "shell_off"
+
+
+def test_short_commands_wait_for_a_child_instead_of_starting_another():
+    async def scene(bench):
+        await bench.python("result = 1")
+        done = await asyncio.gather(*(bench.python("result = 1") for _ in range(4)))
+        return [outcome.data for outcome in done], bench.pool.counts.started
+
+    results, started = play(scene, slots=4)
+    assert results == [1, 1, 1, 1]
+    assert started < 4

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from noetl.dsl.scope import Names, Scope
 from noetl.dsl.tasks import Noop
 from noetl.dsl.template.values import plain
 from noetl.dsl.views import Outcome, OutputView, StepResult, StepView
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from noetl.dsl.playbook import Step
-    from noetl.dsl.scope import Scope
     from noetl.dsl.tasks.task import Action, Task, TaskSpec
     from noetl.dsl.views import Reference
     from noetl.engine.rules import Ruling, Terms
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 MOST_RUNS = 1_000_000
 _PREVIOUS = frozenset({"previous", "prev"})
 _NOTHING: Mapping[str, Any] = {}
+_NO_NAMES = Scope(Names())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +240,9 @@ class Pipeline:
 
     def _inputs(self, task: Task, attempt: int) -> dict[str, Any]:
         """The step's `input`, rendered once and before anything was written, under the task's."""
-        if self._step_input is None:
+        if not self._step.input:
+            self._step_input = {}
+        elif self._step_input is None:
             scope = self._first.scope(keychain=self._keychain)
             self._step_input = map_of(self._step.input, "step.input", scope)
         own = map_of(task.input, "input", self._scope(self._step_input, attempt))
@@ -285,7 +288,9 @@ class Pipeline:
         if (took := (given.meta or {}).get("duration_ms")) is not None:
             entry["ms"] = took
         at.record(entry)
-        scope = self._scope(inputs, at.tries, outcome)
+        # Without rules and writes nothing is evaluated.
+        is_read = bool(self._terms[task.name].rules or task.set or outcome.error)
+        scope = self._scope(inputs, at.tries, outcome) if is_read else _NO_NAMES
         try:
             found = ruling(self._terms[task.name], outcome, scope)
             if found.place:

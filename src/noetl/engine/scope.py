@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from hashlib import sha1
 from typing import TYPE_CHECKING, Any, Final
 
@@ -120,6 +121,7 @@ def routed_here(state: State, step: str, results: Results) -> StepView | None:
     return results[came_from[0]] if came_from and came_from[0] in results else None
 
 
+@lru_cache(maxsize=1024)
 def job_of(execution_id: str) -> dict[str, str]:
     """The older name of the execution's id."""
     digest = bytearray(sha1(_OID + execution_id.encode(), usedforsecurity=False).digest()[:16])

@@ -8,6 +8,7 @@ import py_compile
 import shutil
 import sys
 import tempfile
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -25,6 +26,8 @@ MOST_COMMANDS: Final = 1_000
 MOST_AGE_S: Final = 30 * 60.0
 MOST_IDLE_S: Final = 10 * 60.0
 MOST_GROWTH_BYTES: Final = 64 << 20
+# A child costs about 40 ms of a core; a command that is waited for is mostly done sooner.
+PATIENCE_S: Final = 0.005
 
 Key = tuple[str, "Limits", Walls]
 
@@ -59,6 +62,8 @@ class Interpreters:
         self._most_idle = slots
         self._most_spares = spares
         self._idle: dict[Key, list[Runner]] = {}
+        self._busy: Counter[Key] = Counter()
+        self._waiting: dict[Key, deque[asyncio.Future[Runner]]] = {}
         self._spares: list[Runner] = []
         self._timers: dict[Runner, asyncio.TimerHandle] = {}
         self._ending: set[asyncio.Task[None]] = set()
@@ -72,6 +77,7 @@ class Interpreters:
         async with self._slots:
             key = (job.domain, job.limits, job.walls)
             runner = await self._take(key, job)
+            self._busy[key] += 1
             try:
                 done = await runner.run(job)
             except Died:
@@ -80,6 +86,10 @@ class Interpreters:
             except BaseException:
                 await asyncio.shield(self._retire(runner, "cancelled"))
                 raise
+            finally:
+                self._busy[key] -= 1
+                if not self._busy[key]:
+                    del self._busy[key]
             self._give_back(key, runner, job)
             return done
 
@@ -105,14 +115,11 @@ class Interpreters:
             self._root = None
 
     async def _take(self, key: Key, job: Job) -> Runner:
-        group = self._idle.get(key, [])
-        while group and not job.is_fresh:
-            runner = group.pop()
-            self._timers.pop(runner).cancel()
-            if runner.is_alive and not self._wear(runner):
+        if not job.is_fresh:
+            found = self._rested(key) or await self._soon(key)
+            if found is not None:
                 self.counts.reused += 1
-                return runner
-            self._end_later(runner, self._wear(runner) or "died")
+                return found
         runner = self._spare() if job.walls == Walls() else self._start(job.walls)
         try:
             await runner.ready()
@@ -121,6 +128,38 @@ class Interpreters:
             await asyncio.shield(self._retire(runner, "start", grace_s=0))
             raise
         return runner
+
+    def _rested(self, key: Key) -> Runner | None:
+        """A child that is idle."""
+        group = self._idle.get(key, [])
+        while group:
+            runner = group.pop()
+            self._timers.pop(runner).cancel()
+            if runner.is_alive and not self._wear(runner):
+                return runner
+            self._end_later(runner, self._wear(runner) or "died")
+        return None
+
+    async def _soon(self, key: Key) -> Runner | None:
+        """A child that is about to be free, if one is."""
+        if not self._busy[key]:
+            return None
+        waiter: asyncio.Future[Runner] = asyncio.get_running_loop().create_future()
+        queue = self._waiting.setdefault(key, deque())
+        queue.append(waiter)
+        try:
+            await asyncio.wait((waiter,), timeout=PATIENCE_S)
+        except BaseException:
+            if waiter.done():
+                self._rest(key, waiter.result())
+            raise
+        finally:
+            if not waiter.done():
+                queue.remove(waiter)
+                waiter.cancel()
+            if not queue:
+                self._waiting.pop(key, None)
+        return waiter.result() if not waiter.cancelled() else None
 
     def _spare(self) -> Runner:
         while self._spares:
@@ -149,6 +188,14 @@ class Interpreters:
         if wear or self._is_closed:
             self._end_later(runner, wear or "closed")
             return
+        queue = self._waiting.get(key)
+        if queue and runner.is_alive:
+            queue.popleft().set_result(runner)
+        else:
+            self._rest(key, runner)
+
+    def _rest(self, key: Key, runner: Runner) -> None:
+        """Keep a child for the next command."""
         self._idle.setdefault(key, []).append(runner)
         loop = asyncio.get_running_loop()
         self._timers[runner] = loop.call_later(MOST_IDLE_S, self._expire, key, runner)
