@@ -28,6 +28,7 @@ MOST_IDLE_S: Final = 10 * 60.0
 MOST_GROWTH_BYTES: Final = 64 << 20
 # A child costs about 40 ms of a core; a command that is waited for is mostly done sooner.
 PATIENCE_S: Final = 0.005
+_WAITS_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 
 Key = tuple[str, "Limits", Walls]
 
@@ -120,7 +121,7 @@ class Interpreters:
             if found is not None:
                 self.counts.reused += 1
                 return found
-        runner = self._spare() if job.walls == Walls() else self._start(job.walls)
+        runner = await self._new(job.walls)
         try:
             await runner.ready()
             await runner.limit(job.limits)
@@ -128,6 +129,19 @@ class Interpreters:
             await asyncio.shield(self._retire(runner, "start", grace_s=0))
             raise
         return runner
+
+    async def _new(self, walls: Walls) -> Runner:
+        """A new child; a machine with too many processes for a moment is given that moment."""
+        waits = iter(_WAITS_S)
+        while True:
+            try:
+                return self._spare() if walls == Walls() else self._start(walls)
+            except BlockingIOError:
+                wait_s = next(waits, None)
+            if wait_s is None:
+                message = "no child can be started: there are too many processes"
+                raise Died("limit", "process_limit", message)
+            await asyncio.sleep(wait_s)
 
     def _rested(self, key: Key) -> Runner | None:
         """A child that is idle."""
@@ -172,8 +186,9 @@ class Interpreters:
         return self._start(Walls())
 
     def _top_up(self) -> None:
-        while len(self._spares) < self._most_spares and not self._is_closed:
-            self._spares.append(self._start(Walls()))
+        with contextlib.suppress(BlockingIOError):  # a spare is no must
+            while len(self._spares) < self._most_spares and not self._is_closed:
+                self._spares.append(self._start(Walls()))
 
     def _start(self, walls: Walls) -> Runner:
         if self._root is None:

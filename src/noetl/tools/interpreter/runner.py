@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -107,7 +108,8 @@ class Runner:
 
     def _start(self, confinement: Confinement, env: dict[str, str], python: str) -> None:
         ours, theirs = socket.socketpair()
-        with theirs:
+        with ExitStack() as opened, theirs:
+            opened.enter_context(ours)
             about = {
                 "fd": theirs.fileno(), "uid": confinement.uid, "offline": confinement.offline,
                 "inner": confinement.is_inner, "work": str(self.work), "env": env,
@@ -122,6 +124,7 @@ class Runner:
                 pass_fds=(theirs.fileno(),), env=env, cwd=self.work, start_new_session=True,
                 user=user, group=user, extra_groups=None if user is None else [],
             )  # fmt: skip
+            opened.pop_all()
         self._socket = ours
         ours.setblocking(False)  # noqa: FBT003 - the signature of socket
         self._loop.add_reader(ours, self._readable)

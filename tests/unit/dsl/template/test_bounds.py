@@ -5,6 +5,7 @@ import tracemalloc
 import pytest
 
 from noetl.dsl.template import (
+    CODE_SOURCE_LIMIT,
     LimitExceeded,
     TemplateFailure,
     TemplateSyntax,
@@ -324,3 +325,9 @@ def test_the_totals_of_a_meter_are_bounded():
     meter.hold(ITEM_TOTAL)
     with pytest.raises(LimitExceeded, match="items"):
         meter.hold(1)
+
+
+@pytest.mark.parametrize("digits", ["9" * 4_301, "9" * 100_000, "0x" + "f" * 20_000])
+def test_a_number_with_too_many_digits_is_a_fault_of_the_template(digits):
+    with pytest.raises(TemplateSyntax, match="too large"):
+        compile_template("{{ " + digits + " }}", source_limit=CODE_SOURCE_LIMIT)

@@ -185,10 +185,18 @@ def _literal(kind: str | None, text: str, offset: int) -> Token:
         if number == float("inf"):
             raise TemplateSyntax("the number is too large", offset)
         return ("number", number, offset)
-    # Four bits per digit is more than any base needs; it keeps `int` away from huge texts.
-    if len(text) * 4 > INTEGER_BITS * 4 or (integer := int(text, 0)).bit_length() > INTEGER_BITS:
+    return ("number", _integer(text, offset), offset)
+
+
+def _integer(text: str, offset: int) -> int:
+    """A whole number of any base, within its bits; no more digits than bits are ever read."""
+    try:
+        number = int(text, 0) if len(text) <= INTEGER_BITS else None
+    except ValueError:  # Python's own limit on decimal digits
+        number = None
+    if number is None or number.bit_length() > INTEGER_BITS:
         raise TemplateSyntax("the number is too large", offset)
-    return ("number", integer, offset)
+    return number
 
 
 def unescape(text: str, offset: int) -> str:
