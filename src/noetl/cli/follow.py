@@ -62,7 +62,8 @@ class Lines:
             return
         words = "started" if isinstance(event, StepEntered) else "skipped"
         if isinstance(event, StepExited):
-            error = f": {event.error.message}" if event.error else ""
+            handled = ", handled" if event.handled else ""
+            error = f"{handled}: {event.error.message}" if event.error else ""
             words = f"{event.outcome.lower()} {duration(run.step(event.step).duration_ms)}{error}"
         root = self._runs.root
         child = "" if run is root else f"{run.path} {run.execution_id} "

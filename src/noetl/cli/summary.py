@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from noetl.cli.files import Source
     from noetl.cli.output import Output
     from noetl.local.launch import Finished
+    from noetl.local.steps import Run
 
 
 MOST_LINES = 40
@@ -27,11 +28,20 @@ def summary(out: Output, finished: Finished, source: Source) -> str:
         lines += _error(run.error, source)
     elif run.reason:
         lines.append(f"reason: {visible(run.reason)}")
+    lines += _handled(run)
     if run.result is not None:
         lines += ["result:", *_shown(run.result)]
     if run.status != "COMPLETED" and finished.events_file is not None:
         lines.append(f"events: {visible(str(finished.events_file))}")
     return "\n".join(lines) + "\n"
+
+
+def _handled(run: Run) -> Iterator[str]:
+    """Failures that an arc took care of: the run goes on, and nothing is hidden."""
+    for name, step in run.steps.items():
+        if step.is_handled and step.error is not None:
+            told = f"{step.error['kind']} ({step.error['code']}): {step.error['message']}"
+            yield f"handled: step {visible(name)}, {visible(told)}"
 
 
 def _error(error: dict[str, Any], source: Source) -> Iterator[str]:

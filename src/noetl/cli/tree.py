@@ -80,7 +80,8 @@ def _words(step: StepRun, at: str) -> Iterator[str]:
     if step.retried > 0:
         yield f"{step.retried} retried"
     if step.error is not None:
-        yield visible(f"{step.error['kind']}: {step.error['message']}")[: _BAR * 4]
+        handled = "handled, " if step.is_handled else ""
+        yield visible(f"{handled}{step.error['kind']}: {step.error['message']}")[: _BAR * 4]
 
 
 def _loop(step: StepRun) -> str:

@@ -382,3 +382,22 @@ def test_a_long_result_is_cut_for_people_and_whole_for_programs(noetl, write):
 
     assert "... 60 more lines; `-o json` shows all" in shown
     assert json.loads(noetl("run", write(text), "-o", "json").out)["result"] == list(range(100))
+
+
+def test_a_handled_failure_is_shown_as_handled(noetl, write):
+    text = (
+        HEAD
+        + """\
+workflow:
+  - step: start
+    tool: {kind: python, code: "raise ValueError('no luck')"}
+    next: {arcs: [{step: fix, on: error}]}
+  - {step: fix, tool: {kind: noop, result: fixed}}
+"""
+    )
+    done = noetl("run", write(text))
+
+    assert done.code == 0
+    assert done.out.startswith("COMPLETED t/main ")
+    assert "handled: step start, python (exception): ValueError: no luck\n" in done.out
+    assert re.search("step start failed .*, handled: ValueError: no luck", done.err)
