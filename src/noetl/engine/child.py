@@ -206,14 +206,22 @@ def _children(state: State, command: Command, request: Mapping[str, Any]) -> lis
     return made
 
 
+def _asked(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What a worker asks for, in the form that the engine's own requests have."""
+    given = [{**child, "input": child.get("workload")} for child in request.get("children") or ()]
+    if not given:
+        raise Unrendered("there is no child to start")
+    return {**request, "children": [_child(child, {}) for child in given]}
+
+
 def request(state: State, resolved: Mapping[str, Any], key: str) -> list[Event]:
     """Start the children that a parked task of a worker asked for."""
     del resolved
     command = state.commands[key]
-    asked = command.request or {}
-    if not asked.get("children"):
-        error = ev.Error(kind="config", code="invalid_config", message="there is no child to start",
-                         step=command.step)  # fmt: skip
+    try:
+        asked = _asked(command.request or {})
+    except Unrendered as fault:
+        error = ev.Error(kind=fault.kind, code=fault.code, message=fault.message, step=command.step)
         return [ev.CommandFailed(step=command.step, command_key=key, error=error)]
     return [*_children(state, command, asked), *_deadline(state, command, asked.get("timeout_s"))]
 

@@ -8,6 +8,7 @@ import pytest
 
 from noetl.engine import events as ev
 from noetl.engine.moments import later
+from noetl.engine.rows import from_row, to_row
 from noetl.engine.why import why
 from tests.unit.engine.host import Host, boom
 
@@ -238,3 +239,18 @@ def test_a_bad_payload_of_a_child_is_a_failure_of_its_step() -> None:
     tool = '{kind: playbooks, items: "{{ workload.i }}"}'
     host = Host(f"workload: {{i: {items}}}\nworkflow:\n  - {{step: start, tool: {tool}}}\n").run()
     assert (host.state.terminal, host.state.failure.code) == ("FAILED", "invalid_config")
+
+
+def test_a_child_of_a_pipeline_is_read_like_any_other_and_its_event_can_be_stored() -> None:
+    host = Host(PIPELINE)
+    host.settle()
+    host.append(ev.CommandClaimed(step="start", command_key="start#1", worker_id="w", attempt=1))
+    children = [{"path": "demo/child", "version": 3}, {"path": "demo/other@2"}]
+    request = {"children": children, "many": True, "wait": True}
+    host.post(parked(reason="child", task="b", request=request))
+    asked = requested(host)
+    assert [(item.path, item.version) for item in asked] == [
+        ("demo/child", "3"), ("demo/other", "2"),
+    ]  # fmt: skip
+    for item in host.log:
+        assert from_row(json.loads(json.dumps(to_row(item)))) == item
