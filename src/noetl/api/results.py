@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+
+INLINE_BYTES: Final = 64 * 1024
+"""A value up to this size, as compact JSON, stands in its event."""
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):

@@ -150,8 +150,7 @@ class Session:
                 view.known(recorded)
             mocks = self._mocks()
             credentials = self._credentials()
-            async with workshop(slots) as shop, shop.tools(folder, clock) as made:
-                tools = credentials.over(made)
+            async with workshop(slots) as shop, shop.tools(folder, clock) as tools:
                 parts = Parts(
                     watch=watch,
                     folder=folder,
@@ -164,6 +163,7 @@ class Session:
                     slots=slots,
                     redactor=credentials.redactor(),
                     keychain=credentials.keychain if mocks is None else stand_ins,
+                    secrets=credentials.fields,
                     log=log,
                     on_line=view.line if self.out.verbosity else None,
                 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from noetl.dsl.names import names_in, names_in_condition
 from noetl.dsl.shape import ByType, Fields, ListOf, MapOf, Model, Name
@@ -25,6 +25,7 @@ from noetl.dsl.template import (
     render,
 )
 from noetl.dsl.views import ObjectGone
+from noetl.engine.once import Once
 from noetl.errors import NoetlError
 
 if TYPE_CHECKING:
@@ -91,25 +92,8 @@ def config_of(task: Task, scope: Mapping[str, Any]) -> dict[str, Any]:
 class _Plan:
     """The keys of a task: those that are what they are, and those that hold templates."""
 
-    task: Task
     fixed: dict[str, Any]
     rendered: tuple[tuple[str, Any, Any], ...]
-
-
-# By identity: a parsed document never changes, and a plan keeps its task, so no id is used twice.
-_plans: dict[int, _Plan] = {}
-_MOST_PLANS: Final = 10_000
-
-
-def _plan_of(task: Task) -> _Plan:
-    """What is to be rendered of a task, worked out once."""
-    found = _plans.get(id(task))
-    if found is None or found.task is not task:
-        found = _planned(task)
-        if len(_plans) >= _MOST_PLANS:
-            _plans.pop(next(iter(_plans)))
-        _plans[id(task)] = found
-    return found
 
 
 def _planned(task: Task) -> _Plan:
@@ -128,7 +112,10 @@ def _planned(task: Task) -> _Plan:
             rendered.append((name, value, shape))
         else:
             fixed[name] = plain
-    return _Plan(task, fixed, tuple(rendered))
+    return _Plan(fixed, tuple(rendered))
+
+
+_plan_of = Once(_planned)
 
 
 def _has_template(value: object) -> bool:

@@ -21,6 +21,7 @@ from noetl.engine.bindings import Bindings
 from noetl.engine.collect import NAME, collected, collector
 from noetl.engine.config import Unrendered, config_of, keychain_names, map_of, timeout_s
 from noetl.engine.events import Error
+from noetl.engine.once import Once
 from noetl.engine.progress import Progress
 from noetl.engine.rules import completed, failed, refused, ruling, terms_of
 
@@ -88,36 +89,24 @@ class Failed:
 class _Plan:
     """What does not change between the commands of a step."""
 
-    step: Step
-    defaults: TaskSpec | None
     tasks: dict[str, Task]
     order: list[str]
     terms: dict[str, Terms]
     needs: dict[str, frozenset[str]]
 
 
-# By identity: a parsed document never changes, and a plan keeps its step, so no id is used twice.
-_plans: dict[tuple[int, int], _Plan] = {}
-_MOST_PLANS = 10_000
+def _planned(step: Step, defaults: TaskSpec | None) -> _Plan:
+    """The tasks of a step and their terms."""
+    tools = step.tools or (Noop(kind="noop"),)
+    tasks: dict[str, Task] = {task.name: task for task in tools}
+    terms = {name: terms_of(task, defaults) for name, task in tasks.items()}
+    needs = {
+        name: keychain_names(task, terms[name].rules, step.input) for name, task in tasks.items()
+    }
+    return _Plan(tasks, list(tasks), terms, needs)
 
 
-def _plan_of(step: Step, defaults: TaskSpec | None) -> _Plan:
-    """The tasks of a step and their terms, worked out once."""
-    key = id(step), id(defaults)
-    found = _plans.get(key)
-    if found is None or found.step is not step or found.defaults is not defaults:
-        tools = step.tools or (Noop(kind="noop"),)
-        tasks: dict[str, Task] = {task.name: task for task in tools}
-        terms = {name: terms_of(task, defaults) for name, task in tasks.items()}
-        needs = {
-            name: keychain_names(task, terms[name].rules, step.input)
-            for name, task in tasks.items()
-        }
-        found = _Plan(step, defaults, tasks, list(tasks), terms, needs)
-        if len(_plans) >= _MOST_PLANS:
-            _plans.pop(next(iter(_plans)))
-        _plans[key] = found
-    return found
+_plan_of = Once(_planned)
 
 
 class Pipeline:

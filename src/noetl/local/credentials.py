@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from noetl.telemetry.redact import Redactor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from noetl.dsl.views import Outcome
-    from noetl.tools.base import Parked, Tool, ToolContext
 
 # What says where and as whom, not how it is proved: hiding it would make every log unreadable.
 _PLAIN: Final = frozenset(
@@ -34,10 +31,6 @@ class Credentials:
         """A redactor that knows every secret."""
         return Redactor(secret for fields in self._known.values() for secret in _texts(fields))
 
-    def over(self, tools: Mapping[str, Tool]) -> dict[str, Tool]:
-        """The same tools, each told where credentials are."""
-        return {kind: cast("Tool", _Told(tool, self)) for kind, tool in tools.items()}
-
     async def keychain(self, names: frozenset[str]) -> dict[str, Mapping[str, Any]]:
         """The credentials of those names; a task that names another one fails."""
         wanted = {name: self._aliases.get(name, name) for name in names}
@@ -46,24 +39,6 @@ class Credentials:
     async def fields(self, name: str) -> Mapping[str, Any]:
         """One credential; `LookupError` when the caller brought none of that name."""
         return self._known[name]
-
-
-class _Told:
-    """A tool that asks the caller's credentials."""
-
-    def __init__(self, tool: Tool, credentials: Credentials) -> None:
-        self.kind = tool.kind
-        self.Config = tool.Config
-        self.traits = tool.traits
-        self._tool = tool
-        self._credentials = credentials
-
-    async def run(self, config: Any, ctx: ToolContext) -> Outcome | Parked:  # noqa: ANN401 - as Tool declares it
-        ctx.secrets = self._credentials.fields
-        return await self._tool.run(config, ctx)
-
-    async def cancel(self, ctx: ToolContext) -> None:
-        await self._tool.cancel(ctx)
 
 
 def _texts(value: object) -> Iterator[str]:

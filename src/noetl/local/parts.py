@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from noetl.ids import Ids
     from noetl.local.watch import Watch
     from noetl.tools.base import Tool
-    from noetl.worker.tasks import Keychain
+    from noetl.worker.tasks import Keychain, Secrets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +39,7 @@ class Parts:
     """Steps of the playbook that a worker runs although the engine could."""
     redactor: Redactor = field(default_factory=Redactor)
     keychain: Keychain | None = None
+    secrets: Secrets | None = None
     log: Sequence[Recorded] = ()
     """The log of a run to go on with."""
     on_line: Callable[[str, str], None] | None = None

@@ -61,7 +61,7 @@ async def stack(parts: Parts, text: str) -> AsyncIterator[Stack]:
     work = WorkerParts(
         client=client, tools=parts.tools, clock=clock, ids=ids, worker_id=f"local-{ids.new()}",
         slots=parts.slots, ceiling_s=parts.ceiling_s, redactor=parts.redactor,
-        keychain=parts.keychain, blobs=blobs,
+        keychain=parts.keychain, secrets=parts.secrets, blobs=blobs,
     )  # fmt: skip
     try:
         async with server, asyncio.TaskGroup() as group, Crew(group, work) as crew:

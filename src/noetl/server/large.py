@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from noetl.api.results import INLINE_BYTES
 from noetl.blobs.base import JSON
 from noetl.blobs.refs import id_of, key_of, ref_of, reference_of
 from noetl.dsl.views import Reference, Unreadable
 from noetl.engine import events as ev
+from noetl.engine.work import CHUNK
 from noetl.errors import NoetlError
 from noetl.server.errors import BadJson, TooLargeToRead
 
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
 
     from noetl.blobs.base import Blobs
 
-INLINE_BYTES: Final = 64 * 1024
-CHUNK_ITEMS: Final = 1_000
 MOST_READ_BYTES: Final = 8 * 1024 * 1024
 MOST_KEPT_BYTES: Final = 64 * 1024 * 1024
 
@@ -69,8 +69,8 @@ class Large:
         step = getattr(event, "step", "playbook")
         if isinstance(event, ev.LoopStarted):
             chunks = [
-                await self.keep(execution_id, step, event.items[start : start + CHUNK_ITEMS])
-                for start in range(0, len(event.items), CHUNK_ITEMS)
+                await self.keep(execution_id, step, event.items[start : start + CHUNK])
+                for start in range(0, len(event.items), CHUNK)
             ]
             return change(event, items=None, items_ref=tuple(chunks))
         if isinstance(event, ev.CtxUpdated):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from noetl.api.results import INLINE_BYTES
+
 if TYPE_CHECKING:
     from noetl.blobs.base import Blobs
     from noetl.bus.base import Bus
@@ -23,7 +25,7 @@ class ServerParts:
     clock: Clock
     ids: Ids
     lease_s: float = 15.0
-    inline_bytes: int = 64 * 1024
+    inline_bytes: int = INLINE_BYTES
     server_url: str = ""
     kinds: frozenset[str] | None = None
     """The kinds of tools that workers of this installation have; none: every known one."""

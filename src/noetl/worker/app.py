@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from noetl.ids import Ids
     from noetl.tools.base import Tool
     from noetl.worker.held import Run
-    from noetl.worker.tasks import Keychain
+    from noetl.worker.tasks import Keychain, Secrets
 
 DRAIN_S: Final = 25.0
 FLUSH_S: Final = 5.0
@@ -62,6 +62,8 @@ class WorkerParts:
     redactor: Redactor = field(default_factory=Redactor)
     keychain: Keychain | None = None
     """Resolves the keychain entries that a task names, just before it runs."""
+    secrets: Secrets | None = None
+    """Gives a tool the fields of a credential by its name."""
     drain_s: float = DRAIN_S
     ceiling_s: float = CEILING_S
     sandbox: str = ""
@@ -105,6 +107,7 @@ class Worker:
                     objects=Objects(client),
                     blobs=parts.blobs,
                     keychain=parts.keychain,
+                    secrets=parts.secrets,
                     ceiling_s=parts.ceiling_s,
                 ),
                 playbooks=Playbooks(client),

@@ -12,13 +12,14 @@ import msgspec
 
 from noetl.api.commands import Held as HeldCommand
 from noetl.api.commands import Release
+from noetl.api.results import INLINE_BYTES
 from noetl.dsl.views import NeedsObject, Outcome, Reference
 from noetl.engine.events import Error
 from noetl.engine.pipeline import Done, Failed, Park, Pipeline, RunTask
 from noetl.tools.base import Parked, ToolError, classify
 from noetl.worker.logs import SHOWN_BYTES, Pace
 from noetl.worker.patience import is_passing
-from noetl.worker.results import APART, INLINE_BYTES, encoded, selected
+from noetl.worker.results import APART, encoded, selected
 from noetl.worker.tasks import Sinks, Tasks
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from uuid import UUID
 import msgspec
 
 from noetl.api.problems import Refused
+from noetl.api.results import INLINE_BYTES
 from noetl.dsl.paths import NoSuchPath, found_at
 from noetl.dsl.template import View
 from noetl.tools.base import ToolError
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from noetl.api.commands import Command
     from noetl.dsl.playbook import Step
 
-INLINE_BYTES: Final = 64 << 10
 CHECKPOINT_BYTES: Final = 256 << 10
 APART: Final = "_ref"
 """The key of a checkpoint that lies elsewhere."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
     Keychain = Callable[[frozenset[str]], Awaitable[Mapping[str, Any]]]
+    Secrets = Callable[[str], Awaitable[Mapping[str, Any]]]
 
 DEFAULT_S: Final = 300.0
 CEILING_S: Final = 3600.0
@@ -60,6 +61,7 @@ class Bench:
     objects: Objects
     blobs: Blobs | None = None
     keychain: Keychain | None = None
+    secrets: Secrets | None = None
     ceiling_s: float = CEILING_S
 
 
@@ -171,6 +173,7 @@ class Tasks:
             redactor=self._bench.redactor,
             blobs=self._bench.blobs,
             load=self.fetch,
+            secrets=self._bench.secrets,
             fetch=lambda name: self._fetch(move.scope, name),
             on_log=lambda stream, level, text: lines.write(task, stream, level, text),
             on_progress=self._sinks.pace.tell,

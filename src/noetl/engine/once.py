@@ -1,0 +1,30 @@
+"""Works something out once per parsed object, by identity: a parsed document never changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+MOST = 10_000
+
+
+class Once(Generic[T]):
+    """Values by the objects that they were made of; it keeps those, so no id is used twice."""
+
+    def __init__(self, make: Callable[..., T]) -> None:
+        self._make = make
+        self._known: dict[tuple[int, ...], tuple[tuple[object, ...], T]] = {}
+
+    def __call__(self, *of: object) -> T:
+        """The value of these objects; beyond the limit the oldest one makes room."""
+        key = tuple(map(id, of))
+        found = self._known.get(key)
+        if found is None:
+            found = of, self._make(*of)
+            if len(self._known) >= MOST:
+                self._known.pop(next(iter(self._known)))
+            self._known[key] = found
+        return found[1]
