@@ -11,7 +11,7 @@ def test_the_product_keeps_every_contract(run, tree):
 
 PLANTED = [
     ("noetl/errors.py", "import noetl.settings", "The map"),
-    ("noetl/settings.py", "import noetl.dsl", "The map"),
+    ("noetl/settings/planted.py", "import noetl.dsl", "The map"),
     ("noetl/dsl/planted.py", "import noetl.cli", "The map"),
     ("noetl/worker/__init__.py", "import noetl.cli", "The map"),
     ("noetl/helpers/__init__.py", "", "The map"),
@@ -39,6 +39,12 @@ PLANTED = [
     ("noetl/server/planted.py", "import jsonschema_rs", "One owner: the JSON Schema"),
     ("noetl/dsl/planted.py", "import msgspec", "One owner: msgspec"),
     ("noetl/dsl/planted.py", "import xxhash", "One owner: xxhash"),
+    ("noetl/server/planted.py", "import asyncpg", "One owner: asyncpg"),
+    ("noetl/worker/planted.py", "import nats", "One owner: the NATS client"),
+    ("noetl/cli/planted.py", "import uvicorn", "One owner: uvicorn"),
+    ("noetl/cli/planted.py", "import uvloop", "One owner: uvicorn"),
+    ("noetl/server/planted.py", "import httptools", "One owner: httptools"),
+    ("noetl/server/planted.py", "import prometheus_client", "One owner: the metrics"),
 ]
 
 
