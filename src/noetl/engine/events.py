@@ -64,6 +64,10 @@ class PlaybookStarted(Event, frozen=True, tag="playbook.started"):
     warnings: tuple[str, ...] = ()
     labels: Values = {}
     trace: Values | None = None
+    created_by: str = ""
+    """The account that asked for the run."""
+    request: Values | None = None
+    """The client's request that it answers: who is to be told, and by when."""
 
 
 class StateRestored(Event, frozen=True, tag="state.restored"):
