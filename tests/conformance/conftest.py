@@ -1,3 +1,5 @@
 import pytest
 
-pytest.register_assert_rewrite("tests.conformance.store_suite")
+pytest.register_assert_rewrite(
+    "tests.conformance.store_suite", "tests.conformance.store_suite_more"
+)

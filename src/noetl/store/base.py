@@ -13,7 +13,9 @@ import msgspec
 from noetl.engine.events import Recorded  # noqa: TC001 - msgspec reads the types of the fields
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Sequence
+    from contextlib import AbstractAsyncContextManager
 
 
 class CommandRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +58,8 @@ class TimerRow(msgspec.Struct, frozen=True, kw_only=True):
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     """A message that follows from a commit: to a child, to a parent, or to waiting runs.
 
-    `kind` is `start_child`, `return`, `cancel_child` or `admit`.
+    `kind` is `start_child`, `return`, `cancel_child`, `admit`, or `events`: the rows
+    `first_seq..last_seq` are to be published.
     """
 
     outgoing_id: str
@@ -66,7 +69,11 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExecutionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The read model of a run, written with every append."""
+    """The read model of a run, written with every append.
+
+    What the start tells (`workload`, `labels`, `trace`, ...) never changes; `result` and `error`
+    come with the end.
+    """
 
     execution_id: str
     status: str
@@ -90,6 +97,19 @@ class ExecutionRow(msgspec.Struct, frozen=True, kw_only=True):
     progress: dict[str, int] = {}
     pending_commands: int = 0
     labels: dict[str, Any] = {}
+    tenant_id: str = "default"
+    organization_id: str = "default"
+    kind: str = "playbook"
+    root_execution_id: str | None = None
+    last_event_type: str = ""
+    workload: dict[str, Any] = {}
+    result: Any = None
+    """Inline, or `{"reference": {...}}` when it lies apart."""
+    error: dict[str, Any] | None = None
+    trace: dict[str, Any] | None = None
+    created_by: str = ""
+    request_id: str | None = None
+    client_id: str | None = None
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,14 +128,36 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """Digest of a callback key to the command's id."""
     dedup: tuple[str, str, str] | None = None
     """Scope, key and end of the window under which this run was started."""
+    dedup_digest: str = ""
+    """What was asked for under that key, so that another wish under the same key is noticed."""
     snapshot: bytes | None = None
+
+
+class Commit(Protocol):
+    """Writes changes, as `EventLog.commit` does."""
+
+    async def __call__(
+        self, changes: Sequence[Change], delivered: Sequence[str] = ()
+    ) -> frozenset[str]:
+        """The executions that lost a race."""
 
 
 class EventLog(Protocol):
     """The log: append with everything that follows, read in order."""
 
-    async def commit(self, changes: Sequence[Change]) -> frozenset[str]:
-        """Write all changes at once; the executions that lost a race are returned, unwritten."""
+    async def commit(
+        self, changes: Sequence[Change], delivered: Sequence[str] = ()
+    ) -> frozenset[str]:
+        """Write all changes at once; the executions that lost a race are returned, unwritten.
+
+        `delivered` names outgoing messages that need not be kept any longer.
+        """
+
+    def holding(self, execution_id: str) -> AbstractAsyncContextManager[Commit]:
+        """Keep everybody else from writing to a run; what is given writes for the holder.
+
+        For a writer that lost again and again: what it reads inside the block stays true.
+        """
 
     async def read(self, execution_id: str, after: int = 0, limit: int = 1000) -> list[Recorded]:
         """Events in `seq` order."""
@@ -123,8 +165,42 @@ class EventLog(Protocol):
     async def find(self, execution_id: str, event_id: str) -> Recorded | None:
         """The event of that id, if it is stored."""
 
+    async def located(self, event_id: str) -> Recorded | None:
+        """The event of that id, whichever run it is of."""
+
     async def snapshot(self, execution_id: str) -> tuple[int, bytes] | None:
         """The newest snapshot and its `seq`; a cache, never needed."""
+
+
+class Listing(msgspec.Struct, frozen=True, kw_only=True):
+    """Which runs a reader wants; every filter that is set must hold."""
+
+    limit: int = 50
+    after: str | None = None
+    """The last run of the page before, in the order of the list."""
+    is_ascending: bool = False
+    """Oldest first; else newest first."""
+    offset: int = 0
+    tenant_id: str | None = None
+    status: tuple[str, ...] = ()
+    path: str | None = None
+    """Exact; ending in `*`, a prefix."""
+    catalog_id: str | None = None
+    version: int | None = None
+    parent_execution_id: str | None = None
+    """Of that parent; `none` for runs that have none."""
+    labels: dict[str, str] = {}
+    pool: str | None = None
+    created_by: str | None = None
+    since: str | None = None
+    """Started at or after."""
+    until: str | None = None
+    """Started before."""
+    has_error: bool | None = None
+    request_id: str | None = None
+    client_id: str | None = None
+    q: str | None = None
+    """What the path, or the message of the error, begins with."""
 
 
 class Executions(Protocol):
@@ -133,17 +209,30 @@ class Executions(Protocol):
     async def get(self, execution_id: str) -> ExecutionRow | None:
         """One run."""
 
-    async def listed(self, *, limit: int = 50, before: str | None = None) -> list[ExecutionRow]:
-        """The newest runs."""
+    async def listed(self, listing: Listing) -> list[ExecutionRow]:
+        """A page of runs, in the order of their ids."""
+
+    async def counted(self) -> dict[str, int]:
+        """How many runs that have not ended there are, by status."""
 
     async def children(self, execution_id: str) -> list[ExecutionRow]:
         """The runs that this one asked for."""
 
-    async def started_as(self, scope: str, key: str, now: str) -> str | None:
-        """The run that a dedup key has started within its window."""
+    async def started_as(self, scope: str, key: str, now: str) -> tuple[str, str] | None:
+        """The run that a dedup key has started within its window, and the digest of its wish."""
 
     async def holders(self, concurrency_key: str) -> list[ExecutionRow]:
         """Runs of a concurrency key that have not ended, oldest first."""
+
+
+class Queue(msgspec.Struct, frozen=True, kw_only=True):
+    """What waits for one pool, and what its workers hold."""
+
+    pool: str
+    pending: int
+    claimed: int
+    oldest_at: str | None = None
+    """Since when the oldest pending command could be claimed."""
 
 
 class Commands(Protocol):
@@ -177,6 +266,9 @@ class Commands(Protocol):
     async def of_worker(self, worker_id: str) -> list[CommandRow]:
         """Commands that a worker holds."""
 
+    async def queues(self) -> list[Queue]:
+        """Every pool that has open commands, and how many."""
+
 
 class Timers(Protocol):
     """Timers that are to fire."""
@@ -191,8 +283,13 @@ class Timers(Protocol):
 class Outbox(Protocol):
     """Messages that follow from commits, kept until they are delivered."""
 
-    async def waiting(self, limit: int = 1000) -> list[Outgoing]:
-        """Undelivered messages, oldest first."""
+    async def waiting(
+        self, limit: int = 1000, *, before: str | None = None, kinds: Sequence[str] = ()
+    ) -> list[Outgoing]:
+        """Undelivered messages, oldest first; with `before`, those committed earlier than that.
+
+        With `kinds`, those of these kinds only.
+        """
 
     async def delivered(self, ids: Sequence[str]) -> None:
         """Forget messages."""
@@ -209,6 +306,24 @@ class CatalogEntry(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     created_at: str
     message: str = ""
+    created_by: str = ""
+    tenant_id: str = "default"
+    meta: dict[str, Any] = {}
+    archived_at: str | None = None
+
+
+class CatalogListing(msgspec.Struct, frozen=True, kw_only=True):
+    """Which documents a reader wants."""
+
+    limit: int = 50
+    after: tuple[str, int] | None = None
+    """Path and version of the last entry before, in the order of the list."""
+    kind: str | None = None
+    path_prefix: str | None = None
+    q: str | None = None
+    """A part of the path."""
+    all_versions: bool = False
+    include_archived: bool = False
 
 
 class Catalog(Protocol):
@@ -225,6 +340,9 @@ class Catalog(Protocol):
 
     async def versions(self, path: str) -> list[CatalogEntry]:
         """All versions of a path, newest first."""
+
+    async def listed(self, listing: CatalogListing) -> list[CatalogEntry]:
+        """A page of documents by path, then newest version first."""
 
 
 class Callbacks(Protocol):
@@ -255,8 +373,144 @@ class Output(Protocol):
     async def add(self, lines: Sequence[Line]) -> None:
         """Keep lines; one that is kept already is ignored."""
 
-    async def read(self, execution_id: str, *, step: str | None = None) -> list[Line]:
-        """Lines of a run, in order."""
+    async def read(
+        self,
+        execution_id: str,
+        *,
+        step: str | None = None,
+        after: tuple[str, str, int, int] | None = None,
+        limit: int = 1000,
+    ) -> list[Line]:
+        """Lines of a run in the order of time; `after` is time, command, attempt, `n` of the last.
+
+        Two lines of one moment are told apart by command, attempt and `n`.
+        """
+
+
+class RuntimeRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that made itself known: a worker, a server, a gateway."""
+
+    runtime_id: str
+    name: str
+    kind: str
+    pool: str = ""
+    status: str = "ready"
+    uri: str = ""
+    hostname: str = ""
+    capacity: int = 0
+    free_slots: int = 0
+    labels: dict[str, Any] = {}
+    capabilities: dict[str, Any] = {}
+    runtime: dict[str, Any] = {}
+    machine_id: int | None = None
+    heartbeat: str = ""
+    created_at: str = ""
+
+
+class Runtimes(Protocol):
+    """Processes that are alive, whichever server they talk to."""
+
+    async def join(self, row: RuntimeRow, *, silent_since: str) -> RuntimeRow:
+        """Keep a process under its kind and name.
+
+        It is given a machine number that no process holds which was heard of after `silent_since`;
+        one that comes back keeps its number and its `runtime_id`.
+        """
+
+    async def beat(self, kind: str, name: str, now: str, free_slots: int | None = None) -> bool:
+        """Note that a process was heard of; false when it is not known."""
+
+    async def mark(self, kind: str, name: str, status: str) -> bool:
+        """Give a process a status (`ready`, `draining`); false when it is not known."""
+
+    async def leave(self, kind: str, name: str) -> bool:
+        """Forget a process; false when it is not known."""
+
+    async def listed(self, kind: str | None = None, pool: str | None = None) -> list[RuntimeRow]:
+        """Known processes, by name."""
+
+    async def forget(self, before: str) -> int:
+        """Forget those that were last heard of before; how many there were."""
+
+
+class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A time table by which a playbook is started."""
+
+    schedule_id: str
+    name: str
+    path: str
+    cron: str | None = None
+    interval_s: int | None = None
+    timezone: str = "UTC"
+    payload: dict[str, Any] = {}
+    policy: dict[str, Any] = {}
+    """`overlap`, `catchup`, `max_catchup`, `jitter_s`, `start_at`, `end_at`, `pool`, `version`."""
+    enabled: bool = True
+    next_run_at: str | None = None
+    last_run_at: str | None = None
+    last_execution_id: str | None = None
+    last_status: str = ""
+    origin: str = "trigger"
+    """`trigger`: written in a playbook, replaced when it is registered; else `api`."""
+    tenant_id: str = "default"
+
+
+class Schedules(Protocol):
+    """Time tables."""
+
+    async def replace(self, path: str, rows: Sequence[ScheduleRow]) -> None:
+        """Make these the triggers of a path; one of the same name and times keeps its place."""
+
+    async def listed(self, path: str | None = None) -> list[ScheduleRow]:
+        """Time tables, by name."""
+
+    async def due(self, now: str, limit: int = 100) -> list[ScheduleRow]:
+        """Enabled ones whose time has come, oldest first."""
+
+    async def next_due(self) -> str | None:
+        """When the next one is due."""
+
+    async def fired(self, before: ScheduleRow, after: ScheduleRow) -> bool:
+        """Move one on; false when it was moved by somebody else (`next_run_at` differs)."""
+
+
+class TokenRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Who a bearer is; the token's own text is kept nowhere."""
+
+    token_id: str
+    sha256: str
+    account: str
+    """The subject of the account."""
+    roles: tuple[str, ...]
+    name: str = ""
+    pool: str | None = None
+    """The only pool that a worker's token may join and claim for."""
+    tenant_id: str = "default"
+    expires_at: str | None = None
+    revoked_at: str | None = None
+
+
+class Tokens(Protocol):
+    """Bearers by digest."""
+
+    async def find(self, sha256: str) -> TokenRow | None:
+        """Who holds a token of this digest, revoked or expired ones included."""
+
+    async def put(self, row: TokenRow) -> None:
+        """Keep a token and its account; the same digest again changes nothing."""
+
+    async def revoke(self, token_id: str, now: str) -> bool:
+        """End a token; false when it is not known."""
+
+
+class Roles(Protocol):
+    """What only one process of a cluster does at a time."""
+
+    def lead(self, role: str) -> AbstractAsyncContextManager[asyncio.Event]:
+        """Wait for a role and hold it; the event is set when it was lost."""
+
+    def exclusive(self, key: str) -> AbstractAsyncContextManager[None]:
+        """Wait for a name and hold it for a short while."""
 
 
 class Store(Protocol):
@@ -270,3 +524,7 @@ class Store(Protocol):
     catalog: Catalog
     callbacks: Callbacks
     output: Output
+    runtimes: Runtimes
+    schedules: Schedules
+    tokens: Tokens
+    roles: Roles

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from noetl.engine.events import Recorded
     from noetl.engine.state import Command, State
+    from noetl.store.base import ScheduleRow
 
 
 def digest_of(callback_key: str) -> str:
@@ -376,7 +377,32 @@ def _execution(
         progress=progress_of(state) if has_steps else before.progress,
         pending_commands=len(state.commands),
         labels=before.labels,
+        tenant_id=before.tenant_id,
+        organization_id=before.organization_id,
+        kind=before.kind,
+        root_execution_id=before.root_execution_id,
+        last_event_type=type(last.event).__struct_config__.tag,  # type: ignore[arg-type]  # every event has one
+        workload=before.workload,
+        result=before.result if terminal is None else _result(state),
+        error=before.error if terminal is None else _error(state),
+        trace=before.trace,
+        created_by=before.created_by,
+        request_id=before.request_id,
+        client_id=before.client_id,
     )
+
+
+def _result(state: State) -> Any:  # noqa: ANN401 - a user's value
+    if state.reference is not None:
+        return {"reference": msgspec.to_builtins(state.reference)}
+    return state.result
+
+
+def _error(state: State) -> dict[str, Any] | None:
+    if state.terminal != "FAILED" or state.failure is None:
+        return None
+    told: dict[str, Any] = msgspec.to_builtins(state.failure)
+    return told
 
 
 def _begun(item: Recorded) -> ExecutionRow:
@@ -402,4 +428,30 @@ def _begun(item: Recorded) -> ExecutionRow:
         rerun_of=event.rerun_of,
         forked_from=event.forked_from,
         labels=event.labels,
+        last_event_type="playbook.started",
+        workload=event.workload,
+        trace=event.trace,
+        created_by=event.created_by,
+        request_id=(event.request or {}).get("request_id"),
+        client_id=(event.request or {}).get("client_id"),
     )
+
+
+def carried_over(before: ScheduleRow | None, row: ScheduleRow) -> ScheduleRow:
+    """The new row under the id of the one that it replaces; with equal times, at its place."""
+    if before is None:
+        return row
+    row = msgspec.structs.replace(
+        row,
+        schedule_id=before.schedule_id,
+        last_run_at=before.last_run_at,
+        last_execution_id=before.last_execution_id,
+        last_status=before.last_status,
+    )
+    times = ("cron", "interval_s", "timezone", "enabled")
+    bounds = ("start_at", "end_at", "jitter_s")
+    if any(getattr(before, name) != getattr(row, name) for name in times) or any(
+        before.policy.get(name) != row.policy.get(name) for name in bounds
+    ):
+        return row
+    return msgspec.structs.replace(row, next_run_at=before.next_run_at)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from noetl.store.base import CatalogEntry
+    from noetl.store.base import CatalogEntry, CatalogListing
     from noetl.store.memory.tables import Tables
 
 
@@ -40,3 +40,25 @@ class MemoryCatalog:
     async def versions(self, path: str) -> list[CatalogEntry]:
         """All versions of a path, newest first."""
         return self._table.paths.get(path, [])[::-1]
+
+    async def listed(self, listing: CatalogListing) -> list[CatalogEntry]:
+        """A page of documents by path, then newest version first."""
+        found = []
+        for path in sorted(self._table.paths):
+            if not _is_wanted(path, listing):
+                continue
+            versions = [
+                entry
+                for entry in reversed(self._table.paths[path])
+                if (listing.kind is None or entry.kind == listing.kind)
+                and (listing.include_archived or entry.archived_at is None)
+            ]
+            found += versions if listing.all_versions else versions[:1]
+        after = listing.after
+        if after is not None:
+            found = [row for row in found if (row.path, -row.version) > (after[0], -after[1])]
+        return found[: listing.limit]
+
+
+def _is_wanted(path: str, listing: CatalogListing) -> bool:
+    return path.startswith(listing.path_prefix or "") and (listing.q or "") in path

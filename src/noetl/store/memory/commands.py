@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from noetl.store.base import CommandRow
+from noetl.store.base import CommandRow, Queue
 from noetl.store.memory.executions import is_paused
-from noetl.store.memory.ranked import Ranked, age
 from noetl.store.memory.tables import Tombstone
+from noetl.store.ranked import Ranked, age
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,6 +87,14 @@ class MemoryCommands:
         held = self._table.of_worker.get(worker_id, ())
         return [self._table.rows[command_id] for command_id in held]
 
+    async def queues(self) -> list[Queue]:
+        """Every pool that has open commands, and how many."""
+        found: dict[str, list[CommandRow]] = {}
+        for row in self._table.rows.values():
+            if row.pool is not None and row.status in {"PENDING", "CLAIMED"}:
+                found.setdefault(row.pool, []).append(row)
+        return [_queue(pool, rows) for pool, rows in sorted(found.items())]
+
 
 def write(tables: Tables, change: Change) -> None:
     """Keep the commands of a change; those of a run that has ended are closed at once."""
@@ -112,6 +120,16 @@ def turned(tables: Tables, execution_id: str) -> None:
         row = table.rows[command_id]
         _leave(table, command_id)
         _enter(table, row, waits=waits)
+
+
+def _queue(pool: str, rows: list[CommandRow]) -> Queue:
+    pending = [row for row in rows if row.status == "PENDING"]
+    return Queue(
+        pool=pool,
+        pending=len(pending),
+        claimed=len(rows) - len(pending),
+        oldest_at=min((row.available_at for row in pending), default=None),
+    )
 
 
 def _is_held(row: CommandRow, worker_id: str, attempt: int) -> bool:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from noetl.store.memory.ranked import age
+from noetl.store.memory.listing import matcher
+from noetl.store.ranked import age
 
 if TYPE_CHECKING:
-    from noetl.store.base import Change, ExecutionRow
+    from noetl.store.base import Change, ExecutionRow, Listing
     from noetl.store.memory.tables import ExecutionTables, Tables
 
 
@@ -22,20 +25,32 @@ class MemoryExecutions:
         """One run."""
         return self._tables.executions.rows.get(execution_id)
 
-    async def listed(self, *, limit: int = 50, before: str | None = None) -> list[ExecutionRow]:
-        """The newest runs."""
+    async def listed(self, listing: Listing) -> list[ExecutionRow]:
+        """A page of runs, in the order of their ids."""
         table = self._tables.executions
-        end = len(table.by_age) if before is None else bisect_left(table.by_age, age(before))
-        page = table.by_age[max(end - limit, 0) : end]
-        return [table.rows[execution_id] for _, execution_id in reversed(page)]
+        order = table.by_age
+        after = None if listing.after is None else age(listing.after)
+        if listing.is_ascending:
+            found = islice(order, 0 if after is None else bisect_right(order, after), None)
+        else:
+            end = len(order) if after is None else bisect_left(order, after)
+            found = islice(reversed(order), len(order) - end, None)
+        fits = matcher(listing)
+        rows = (row for _, name in found if fits(row := table.rows[name]))
+        return list(islice(rows, listing.offset, listing.offset + listing.limit))
+
+    async def counted(self) -> dict[str, int]:
+        """How many runs that have not ended there are, by status."""
+        rows = self._tables.executions.rows.values()
+        return dict(Counter(row.status for row in rows if row.completed_at is None))
 
     async def children(self, execution_id: str) -> list[ExecutionRow]:
         """The runs that this one asked for."""
         table = self._tables.executions
         return [table.rows[child] for child in table.children.get(execution_id, ())]
 
-    async def started_as(self, scope: str, key: str, now: str) -> str | None:
-        """The run that a dedup key has started within its window."""
+    async def started_as(self, scope: str, key: str, now: str) -> tuple[str, str] | None:
+        """The run that a dedup key has started within its window, and the digest of its wish."""
         return holder_of(self._tables, scope, key, now)
 
     async def holders(self, concurrency_key: str) -> list[ExecutionRow]:
@@ -45,10 +60,10 @@ class MemoryExecutions:
         return [table.rows[execution_id] for execution_id in found]
 
 
-def holder_of(tables: Tables, scope: str, key: str, now: str) -> str | None:
-    """The run of a dedup key whose window is still open."""
+def holder_of(tables: Tables, scope: str, key: str, now: str) -> tuple[str, str] | None:
+    """The run of a dedup key whose window is still open, and the digest of its wish."""
     held = tables.executions.dedup.get((scope, key))
-    return held[0] if held is not None and now < held[1] else None
+    return (held[0], held[2]) if held is not None and now < held[1] else None
 
 
 def is_paused(tables: Tables, execution_id: str) -> bool:
@@ -69,7 +84,7 @@ def write(tables: Tables, change: Change) -> None:
     if row.concurrency_key is not None:
         _hold(table, row, row.concurrency_key)
     if change.dedup is not None:
-        _remember(table, row, change.dedup)
+        _remember(table, row, change.dedup, change.dedup_digest)
 
 
 def _hold(table: ExecutionTables, row: ExecutionRow, key: str) -> None:
@@ -82,10 +97,12 @@ def _hold(table: ExecutionTables, row: ExecutionRow, key: str) -> None:
         table.holders.pop(key, None)
 
 
-def _remember(table: ExecutionTables, row: ExecutionRow, dedup: tuple[str, str, str]) -> None:
+def _remember(
+    table: ExecutionTables, row: ExecutionRow, dedup: tuple[str, str, str], digest: str
+) -> None:
     scope, key, until = dedup
     while (oldest := table.windows.first()) is not None and oldest[0] <= (row.updated_at,):
         table.windows.drop(oldest[1])
         del table.dedup[oldest[1]]
-    table.dedup[scope, key] = (row.execution_id, until)
+    table.dedup[scope, key] = (row.execution_id, until, digest)
     table.windows.put((scope, key), until)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from noetl.engine.events import Recorded
-from noetl.store.memory.ranked import age
+from noetl.store.ranked import age
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

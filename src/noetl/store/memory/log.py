@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from noetl.engine.events import TERMINAL
-from noetl.errors import NoetlError
 from noetl.store.memory import callbacks, commands, executions, outbox, timers
 from noetl.store.memory.journal import Journal
+from noetl.store.memory.roles import MemoryRoles
+from noetl.store.wellformed import check
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from noetl.engine.events import Recorded
-    from noetl.store.base import Change
+    from noetl.store.base import Change, Commit
     from noetl.store.memory.tables import Tables
 
     Listener = Callable[[Sequence[Recorded]], None]
-
-
-class MalformedChange(NoetlError):
-    """A change whose events do not follow its own expectation: a defect of the writer."""
-
-    code = "malformed_change"
 
 
 class MemoryLog:
@@ -31,17 +27,27 @@ class MemoryLog:
     def __init__(self, tables: Tables, on_commit: Listener | None = None) -> None:
         self._tables = tables
         self._on_commit = on_commit
+        self._holders = MemoryRoles()
 
-    async def commit(self, changes: Sequence[Change]) -> frozenset[str]:
+    async def commit(
+        self, changes: Sequence[Change], delivered: Sequence[str] = ()
+    ) -> frozenset[str]:
         """Write all changes at once; the executions that lost a race are returned, unwritten."""
         for change in changes:
-            _check(change)
+            check(change)
         won, lost = self._sorted_out(changes)
         for change in won:
             self._write(change)
+        outbox.forget(self._tables, delivered)
         if self._on_commit is not None and won:
             self._on_commit([event for change in won for event in change.events])
         return lost
+
+    @asynccontextmanager
+    async def holding(self, execution_id: str) -> AsyncIterator[Commit]:
+        """Let a writer be the only one: nothing else of this memory runs while it does not wait."""
+        async with self._holders.exclusive(execution_id):
+            yield self.commit
 
     async def read(self, execution_id: str, after: int = 0, limit: int = 1000) -> list[Recorded]:
         """Events in `seq` order."""
@@ -52,6 +58,11 @@ class MemoryLog:
         """The event of that id, if it is stored."""
         journal = self._tables.journals.get(execution_id)
         return None if journal is None else journal.find(event_id)
+
+    async def located(self, event_id: str) -> Recorded | None:
+        """The event of that id, whichever run it is of."""
+        found = (journal.find(event_id) for journal in self._tables.journals.values())
+        return next((event for event in found if event is not None), None)
 
     async def snapshot(self, execution_id: str) -> tuple[int, bytes] | None:
         """The newest snapshot and its `seq`; a cache, never needed."""
@@ -108,18 +119,3 @@ class MemoryLog:
         if was_paused != executions.is_paused(tables, change.execution_id):
             commands.turned(tables, change.execution_id)
             timers.turned(tables, change.execution_id)
-
-
-def _check(change: Change) -> None:
-    ids = {event.event_id for event in change.events}
-    terminal = sum(isinstance(event.event, TERMINAL) for event in change.events)
-    seqs = [event.seq for event in change.events]
-    expected = list(range(change.expected_seq + 1, change.expected_seq + 1 + len(seqs)))
-    if seqs != expected or len(ids) != len(seqs) or terminal > 1:
-        raise MalformedChange(
-            f"execution {change.execution_id}: the events after seq {change.expected_seq} "
-            f"are not dense, not distinct or end twice"
-        )
-    named = {event.execution_id for event in change.events} | {change.execution.execution_id}
-    if named != {change.execution_id}:
-        raise MalformedChange(f"execution {change.execution_id}: the change names another run")

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from noetl.store.base import Change, Outgoing
     from noetl.store.memory.tables import Tables
@@ -18,17 +18,30 @@ class MemoryOutbox:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    async def waiting(self, limit: int = 1000) -> list[Outgoing]:
-        """Undelivered messages, oldest first."""
-        return list(islice(self._tables.outbox.values(), limit))
+    async def waiting(
+        self, limit: int = 1000, *, before: str | None = None, kinds: Sequence[str] = ()
+    ) -> list[Outgoing]:
+        """Undelivered messages, oldest first; with `before`, those committed earlier than that."""
+        found = (
+            outgoing
+            for outgoing, committed_at in self._tables.outbox.values()
+            if (before is None or committed_at < before) and (not kinds or outgoing.kind in kinds)
+        )
+        return list(islice(found, limit))
 
     async def delivered(self, ids: Sequence[str]) -> None:
         """Forget messages."""
-        for outgoing_id in ids:
-            self._tables.outbox.pop(outgoing_id, None)
+        forget(self._tables, ids)
+
+
+def forget(tables: Tables, ids: Iterable[str]) -> None:
+    """Forget messages that were delivered."""
+    for outgoing_id in ids:
+        tables.outbox.pop(outgoing_id, None)
 
 
 def write(tables: Tables, change: Change) -> None:
     """Keep the messages of a change."""
     for outgoing in change.outgoing:
-        tables.outbox.setdefault(outgoing.outgoing_id, outgoing)
+        kept = (outgoing, change.execution.updated_at)
+        tables.outbox.setdefault(outgoing.outgoing_id, kept)

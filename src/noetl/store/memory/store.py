@@ -11,8 +11,12 @@ from noetl.store.memory.executions import MemoryExecutions
 from noetl.store.memory.log import MemoryLog
 from noetl.store.memory.outbox import MemoryOutbox
 from noetl.store.memory.output import MemoryOutput
+from noetl.store.memory.roles import MemoryRoles
+from noetl.store.memory.runtimes import MemoryRuntimes
+from noetl.store.memory.schedules import MemorySchedules
 from noetl.store.memory.tables import Tables
 from noetl.store.memory.timers import MemoryTimers
+from noetl.store.memory.tokens import MemoryTokens
 
 if TYPE_CHECKING:
     from noetl.store.base import (
@@ -23,7 +27,11 @@ if TYPE_CHECKING:
         Executions,
         Outbox,
         Output,
+        Roles,
+        Runtimes,
+        Schedules,
         Timers,
+        Tokens,
     )
     from noetl.store.memory.log import Listener
 
@@ -41,3 +49,7 @@ class MemoryStore:
         self.catalog: Catalog = MemoryCatalog(tables)
         self.callbacks: Callbacks = MemoryCallbacks(tables)
         self.output: Output = MemoryOutput(tables)
+        self.runtimes: Runtimes = MemoryRuntimes(tables)
+        self.schedules: Schedules = MemorySchedules(tables)
+        self.tokens: Tokens = MemoryTokens(tables)
+        self.roles: Roles = MemoryRoles()

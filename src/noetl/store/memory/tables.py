@@ -6,7 +6,7 @@ from collections import OrderedDict, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from noetl.store.memory.ranked import Ranked
+from noetl.store.ranked import Ranked
 
 if TYPE_CHECKING:
     from noetl.store.base import (
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
         ExecutionRow,
         Line,
         Outgoing,
+        RuntimeRow,
+        ScheduleRow,
         TimerRow,
+        TokenRow,
     )
     from noetl.store.memory.journal import Journal
 
@@ -65,7 +68,8 @@ class ExecutionTables:
     by_age: list[tuple[int, str]] = field(default_factory=list)
     children: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     holders: dict[str, dict[str, None]] = field(default_factory=dict)
-    dedup: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
+    dedup: dict[tuple[str, str], tuple[str, str, str]] = field(default_factory=dict)
+    """Scope and key to the run, the end of the window and the digest of the wish."""
     windows: Ranked[tuple[str, str]] = field(default_factory=Ranked)
 
 
@@ -86,7 +90,11 @@ class Tables:
     executions: ExecutionTables = field(default_factory=ExecutionTables)
     commands: CommandTables = field(default_factory=CommandTables)
     timers: TimerTables = field(default_factory=TimerTables)
-    outbox: OrderedDict[str, Outgoing] = field(default_factory=OrderedDict)
+    outbox: OrderedDict[str, tuple[Outgoing, str]] = field(default_factory=OrderedDict)
+    """Messages, and when they were committed."""
     callbacks: dict[str, tuple[str, str]] = field(default_factory=dict)
     catalog: CatalogTables = field(default_factory=CatalogTables)
     output: dict[str, dict[tuple[str, int, int], Line]] = field(default_factory=dict)
+    runtimes: dict[tuple[str, str], RuntimeRow] = field(default_factory=dict)
+    schedules: dict[str, ScheduleRow] = field(default_factory=dict)
+    tokens: dict[str, TokenRow] = field(default_factory=dict)

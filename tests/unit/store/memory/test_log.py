@@ -1,8 +1,8 @@
 import pytest
 from msgspec.structs import replace
 
-from noetl.store.memory.log import MalformedChange
 from noetl.store.memory.store import MemoryStore
+from noetl.store.wellformed import MalformedChange
 from tests.conformance.store_suite import RUN, Run, entered
 
 

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noetl.store.memory.ranked import Ranked
+from noetl.store.ranked import Ranked
 
 ACTIONS = st.lists(
     st.tuples(st.sampled_from(["put", "drop", "take"]), st.integers(0, 9), st.integers(0, 5))
