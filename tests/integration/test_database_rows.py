@@ -1,0 +1,136 @@
+"""What the rows of documents, bearers and large bytes are beside what readers see."""
+
+import asyncio
+from hashlib import sha256
+
+import pytest
+
+from noetl.blobs.base import CHUNK_BYTES, BlobDamaged, BlobGone
+from noetl.blobs.postgres import LARGEST_BYTES, BlobTooLarge, PostgresBlobs
+from noetl.store.base import CatalogEntry, CatalogListing, TokenRow
+from noetl.store.postgres.catalog import PostgresCatalog
+from noetl.store.postgres.database import Database
+from noetl.store.postgres.tokens import PostgresTokens
+
+NOW = "2026-01-01T00:00:00.000000Z"
+KEY = "execution/331204559102443520/result/load/deep/0123abcd"
+
+
+@pytest.fixture
+async def database(postgres_url):
+    database = await Database.open(postgres_url, size=4)
+    yield database
+    await database.close()
+
+
+def entry(number):
+    return CatalogEntry(
+        catalog_id=str(number),
+        path="a/b",
+        version=0,
+        kind="playbook",
+        content=str(number),
+        digest=sha256(str(number).encode()).hexdigest(),
+        created_at=NOW,
+    )
+
+
+async def test_one_version_of_a_path_is_active_whoever_adds(database, postgres_url):
+    other = await Database.open(postgres_url, size=4)
+    catalogs = [PostgresCatalog(database), PostgresCatalog(other)]
+    await asyncio.gather(*(catalogs[n % 2].add(entry(n)) for n in range(1, 21)))
+    rows = await database.fetch("select version, active from noetl.catalog order by version")
+    assert [tuple(row) for row in rows] == [(n, n == 20) for n in range(1, 21)]
+    await other.close()
+
+
+async def test_an_archived_version_is_found_by_its_id_only(database):
+    catalog = PostgresCatalog(database)
+    first, second = [await catalog.add(entry(number)) for number in (1, 2)]
+    await database.execute("update noetl.catalog set archived_at = now() where version = 2")
+    assert await catalog.resolve("a/b") is None
+    assert await catalog.resolve("a/b", 2) is None
+    assert await catalog.resolve("a/b", 1) == first
+    assert (await catalog.get("2")).content == second.content
+    assert await catalog.listed(CatalogListing()) == [first]
+    assert len(await catalog.listed(CatalogListing(include_archived=True))) == 1
+    assert len(await catalog.versions("a/b")) == 2
+    again = await catalog.add(CatalogEntry(**{**_fields(entry(2)), "catalog_id": "3"}))
+    assert (again.version, await catalog.resolve("a/b")) == (3, again)
+
+
+def _fields(row):
+    return {name: getattr(row, name) for name in row.__struct_fields__}
+
+
+async def test_a_version_that_was_made_active_is_what_the_path_means(database):
+    catalog = PostgresCatalog(database)
+    first, second = [await catalog.add(entry(number)) for number in (1, 2)]
+    await database.execute("update noetl.catalog set active = false")
+    await database.execute("update noetl.catalog set active = true where version = 1")
+    assert await catalog.resolve("a/b") == first
+    assert await catalog.add(entry(2)) == second
+
+
+async def test_the_token_of_an_account_that_was_closed_is_not_known(database):
+    tokens = PostgresTokens(database)
+    digest = sha256(b"ntk_1").hexdigest()
+    row = {"token_id": "1", "sha256": digest, "account": "anna", "roles": ("admin",)}
+    await tokens.put(TokenRow(**row))
+    await database.execute("update noetl.account set active = false")
+    assert await tokens.find(digest) is None
+
+
+async def test_a_result_knows_its_execution_and_step(database):
+    blobs = PostgresBlobs(database)
+    await blobs.put(KEY, b"{}")
+    await blobs.put("elsewhere/9", b"{}")
+    await blobs.put("execution/not-an-id/result/load/0123abcd", b"{}")
+    rows = await database.fetch(
+        "select execution_id, source_step, scope from noetl.result order by ref"
+    )
+    assert [tuple(row) for row in rows] == [
+        (None, None, "execution"),
+        (331204559102443520, "load/deep", "execution"),
+        (None, None, "execution"),
+    ]
+
+
+async def test_bytes_that_changed_are_noticed(database):
+    blobs = PostgresBlobs(database)
+    await blobs.put(KEY, b"x" * (CHUNK_BYTES + 1))
+    for damage in ("overlay(body placing '\\x00' from 9)", "substring(body from 1 for 5)", "''"):
+        await blobs.put(KEY, b"x" * (CHUNK_BYTES + 1))
+        await database.execute(f"update noetl.result set body = {damage}")  # noqa: S608 - ours
+        with pytest.raises(BlobDamaged):
+            await blobs.get(KEY)
+        with pytest.raises(BlobDamaged):
+            async for _ in blobs.get_stream(KEY):
+                pass
+
+
+async def test_bytes_that_are_replaced_while_they_are_read_are_never_mixed(database):
+    blobs = PostgresBlobs(database)
+    await blobs.put(KEY, b"a" * (5 * CHUNK_BYTES))
+    stream = blobs.get_stream(KEY)
+    assert await anext(stream) == b"a" * CHUNK_BYTES
+    await blobs.put(KEY, b"b" * (5 * CHUNK_BYTES))
+    for _ in range(3):  # what was fetched already
+        assert await anext(stream) == b"a" * CHUNK_BYTES
+    with pytest.raises(BlobGone):
+        await anext(stream)
+
+
+async def test_more_than_a_row_is_meant_for_is_refused(database):
+    blobs = PostgresBlobs(database)
+
+    async def endless():
+        while True:
+            yield bytes(8 * 1024 * 1024)
+
+    with pytest.raises(BlobTooLarge) as caught:
+        await blobs.put_stream(KEY, endless())
+    assert (caught.value.code, caught.value.status) == ("body_too_large", 413)
+    with pytest.raises(BlobTooLarge):
+        await blobs.put(KEY, bytes(LARGEST_BYTES + 1))
+    assert await blobs.listed() == []
