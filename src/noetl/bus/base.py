@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 from noetl.errors import NoetlError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
     from contextlib import AbstractAsyncContextManager
 
 
@@ -34,8 +34,28 @@ class Delivery:
     max_age_s: float = 3600.0
 
 
+class TooLarge(NoetlError):
+    """A message that no broker would take, however often it is sent."""
+
+    code = "message_too_large"
+    status: ClassVar[int] = 413
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A message that is to be kept until it is acknowledged."""
+
+    subject: str
+    payload: bytes
+    msg_id: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+
 class Message(Protocol):
-    """One delivery; the first of `ack`, `nak` and `term` counts."""
+    """One delivery; the first of `ack`, `nak` and `term` counts.
+
+    None of them fails: an answer that does not arrive is one more delivery.
+    """
 
     @property
     def subject(self) -> str:
@@ -79,6 +99,12 @@ class Bus(Protocol):
 
     async def publish(self, subject: str, payload: bytes, msg_id: str) -> bool:
         """Keep a message until it is acknowledged; false for an id seen in the window before."""
+
+    async def publish_many(self, letters: Sequence[Letter]) -> int:
+        """Publish messages in order without waiting in between; how many ids were new.
+
+        Either all are kept or it fails; then all may be published again under their ids.
+        """
 
     def hints(self, pool: str) -> Hints:
         """The hints of a pool, also those published before anyone asked."""

@@ -13,16 +13,15 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from noetl.bus.base import BusGone, Delivery, Told
+from noetl.bus.inbox import Inbox
 from noetl.bus.subjects import matches, pool_of, token
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
-    from noetl.bus.base import Hints, Message
+    from noetl.bus.base import Hints, Letter, Message
 
 _NEVER: Final = float("inf")
-MOST_UNHEARD: Final = 1024
-"""Words that a slow listener may be behind; then the oldest are lost, as on the real bus."""
 
 
 @dataclass(slots=True, eq=False)
@@ -210,7 +209,7 @@ class MemoryBus:
         self._rules = rules or Delivery()
         self._consumers: dict[str, _Consumer] = {}
         self._seen: OrderedDict[str, float] = OrderedDict()
-        self._listeners: dict[object, tuple[str, _Inbox]] = {}
+        self._listeners: dict[object, tuple[str, Inbox]] = {}
         self._is_closed = False
 
     async def publish(self, subject: str, payload: bytes, msg_id: str) -> bool:
@@ -227,6 +226,12 @@ class MemoryBus:
             kept = _Kept(subject, payload, now + self._rules.max_age_s)
             self._consumer(pool).add(kept, now)
         return True
+
+    async def publish_many(self, letters: Sequence[Letter]) -> int:
+        """Publish messages in order; how many ids were new."""
+        return sum(
+            [await self.publish(each.subject, each.payload, each.msg_id) for each in letters]
+        )
 
     def hints(self, pool: str) -> Hints:
         """The hints of a pool, also those published before anyone asked."""
@@ -245,7 +250,7 @@ class MemoryBus:
         """Hear what is told or published under a subject (`*` one token, `>` the rest)."""
         if self._is_closed:
             raise BusGone("the bus was closed")
-        inbox, name = _Inbox(), object()
+        inbox, name = Inbox(), object()
         self._listeners[name] = (subject, inbox)
         try:
             yield inbox.words()
@@ -266,32 +271,3 @@ class MemoryBus:
         if found is None:
             found = self._consumers[pool] = _Consumer(self._rules, is_closed=self._is_closed)
         return found
-
-
-class _Inbox:
-    """Words for one listener, newest kept."""
-
-    def __init__(self) -> None:
-        self._words: deque[Told] = deque(maxlen=MOST_UNHEARD)
-        self._changed = asyncio.Event()
-        self._is_closed = False
-
-    def put(self, word: Told) -> None:
-        """Keep a word until it is heard."""
-        self._words.append(word)
-        self._changed.set()
-
-    def close(self) -> None:
-        """No more words will come."""
-        self._is_closed = True
-        self._changed.set()
-
-    async def words(self) -> AsyncIterator[Told]:
-        """Every word, in order, until the end."""
-        while True:
-            while self._words:
-                yield self._words.popleft()
-            if self._is_closed:
-                return
-            self._changed.clear()
-            await self._changed.wait()

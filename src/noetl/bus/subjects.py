@@ -12,6 +12,10 @@ CLIENTS_STREAM: Final = "NOETL_CLIENTS"
 COMMANDS: Final = "noetl.commands.>"
 EVENTS: Final = "noetl.events.>"
 CLIENTS: Final = "noetl.clients.>"
+LIVE: Final = "noetl.live.>"
+
+REQUEST_HEADER: Final = "Noetl-Request"
+"""The request that the events of a run belong to."""
 
 SESSIONS_BUCKET: Final = "sessions"
 REQUESTS_BUCKET: Final = "requests"

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from noetl.bus.base import Delivery
-from noetl.bus.memory import MOST_UNHEARD, MemoryBus
+from noetl.bus.inbox import MOST_UNHEARD
+from noetl.bus.memory import MemoryBus
 from noetl.bus.subjects import commands, control
 from noetl.local.virtual import VirtualLoop
 

@@ -1,0 +1,44 @@
+"""Words for one listener: bounded, so that a slow one costs itself and nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from noetl.bus.base import Told
+
+MOST_UNHEARD: Final = 1024
+"""Words that a listener may be behind; then the oldest are lost."""
+
+
+class Inbox:
+    """Words for one listener, newest kept."""
+
+    def __init__(self) -> None:
+        self._words: deque[Told] = deque(maxlen=MOST_UNHEARD)
+        self._changed = asyncio.Event()
+        self._is_closed = False
+
+    def put(self, word: Told) -> None:
+        """Keep a word until it is heard."""
+        self._words.append(word)
+        self._changed.set()
+
+    def close(self) -> None:
+        """No more words will come."""
+        self._is_closed = True
+        self._changed.set()
+
+    async def words(self) -> AsyncIterator[Told]:
+        """Every word, in order, until the end."""
+        while True:
+            while self._words:
+                yield self._words.popleft()
+            if self._is_closed:
+                return
+            self._changed.clear()
+            await self._changed.wait()
