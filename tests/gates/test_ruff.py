@@ -55,7 +55,7 @@ def test_a_function_that_does_too_much_is_found(run, statements, rule):
 def test_the_one_reader_of_the_environment_may_read_it(run):
     code = f'{HEAD}import os\n\nHOME = os.environ["HOME"]\n'
 
-    assert _check(run, "src/noetl/settings.py", code)[0] == 0
+    assert _check(run, "src/noetl/settings/sources.py", code)[0] == 0
 
 
 def test_every_ignore_carries_its_reason(root):

@@ -1,0 +1,36 @@
+"""The only reader of the environment: one frozen model per process, every name in one table.
+
+The table is data, so that the models, the warnings about unknown names and the reference page
+cannot disagree.
+"""
+
+from noetl.settings.command import (
+    CliSettings,
+    child_environment,
+    process_environment,
+    variable,
+    warnings,
+)
+from noetl.settings.models import (
+    DatabaseSettings,
+    ServerSettings,
+    StackSettings,
+    WorkerSettings,
+)
+from noetl.settings.sources import BadSetting
+from noetl.settings.table import SETTINGS, Setting
+
+__all__ = [
+    "SETTINGS",
+    "BadSetting",
+    "CliSettings",
+    "DatabaseSettings",
+    "ServerSettings",
+    "Setting",
+    "StackSettings",
+    "WorkerSettings",
+    "child_environment",
+    "process_environment",
+    "variable",
+    "warnings",
+]
