@@ -7,7 +7,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from noetl.api.catalog import Entry, Register, Registered
+from noetl.api.catalog import CatalogPage, CatalogQuery, Entry, Register, Registered
 from noetl.api.commands import (
     Beat,
     Claim,
@@ -24,20 +24,26 @@ from noetl.api.executions import (
     Events,
     Execute,
     Execution,
+    ExecutionPage,
     Finalize,
     Fork,
+    Rehearsed,
     Rerun,
     Started,
+    StartedBatch,
+    Status,
 )
+from noetl.api.http import Answer
 from noetl.api.models import decoder_of
 from noetl.api.problems import Problem, Refused
 from noetl.api.results import Stored
-from noetl.api.runtime import Joined, Left, WorkerEntry
+from noetl.api.runtime import Joined, Left, PoolHeartbeat, Pools, WorkerEntry
+from noetl.api.sse import StreamTransport, parsed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
-    from noetl.api.http import Answer, Transport
+    from noetl.api.http import Transport
 
 T = TypeVar("T")
 
@@ -56,6 +62,16 @@ class Client:
     async def execute(self, body: Execute) -> Started:
         """Start a run."""
         return await self._post("/api/execute", body, Started)
+
+    async def rehearse(self, body: Execute) -> Rehearsed:
+        """Check what a start would do, and store nothing."""
+        asked = msgspec.structs.replace(body, dry_run=True)
+        return await self._post("/api/execute", asked, Rehearsed)
+
+    async def execute_batch(self, bodies: Sequence[Execute]) -> StartedBatch:
+        """Start many runs at once."""
+        answer = await self._call("POST", "/api/execute/batch", _encode({"executions": bodies}))
+        return _decoded(answer, StartedBatch)
 
     async def report(self, body: Reports) -> Reported:
         """Report what commands came to, and take the next ones."""
@@ -86,6 +102,19 @@ class Client:
         """Join a pool."""
         return await self._post("/api/worker/pool/register", body, Joined)
 
+    async def pool_heartbeat(self, body: PoolHeartbeat) -> Beat:
+        """Say that a worker is alive, and extend every lease of it."""
+        return await self._post("/api/worker/pool/heartbeat", body, Beat)
+
+    async def pools(self, **filters: str) -> Pools:
+        """Known processes and their pools; filters are `kind`, `status` and `name`."""
+        return await self._get(_query("/api/worker/pools", filters), Pools)
+
+    async def health(self) -> dict[str, Any]:
+        """How the server is; told too when it is not well."""
+        answer = await self._transport.request("GET", "/api/health", b"", _JSON)
+        return _decoded(answer, dict[str, Any])
+
     async def leave(self, body: Left) -> None:
         """Leave the pool."""
         await self._call("POST", "/api/worker/pool/deregister", _encode(body))
@@ -105,21 +134,66 @@ class Client:
         asked = {"path": path} if version is None else {"path": path, "version": str(version)}
         return await self._get(f"/api/catalog/resource?{urlencode(asked)}", Entry)
 
-    async def execution(self, execution_id: str) -> Execution:
-        """One run."""
-        return await self._get(_run(execution_id), Execution)
+    async def catalog(self, body: CatalogQuery) -> CatalogPage:
+        """A page of documents."""
+        return await self._post("/api/catalog/list", body, CatalogPage)
 
-    async def events(self, execution_id: str, after: int = 0, limit: int = 100) -> Events:
+    async def executions(self, **filters: str | int | Sequence[str]) -> ExecutionPage:
+        """A page of runs; filters are the names of the query, some of them with several values."""
+        return await self._get(_query("/api/executions", filters), ExecutionPage)
+
+    async def execution(self, execution_id: str, *, with_state: bool = True) -> Execution:
+        """One run; with its state, what its steps and its context hold is told too."""
+        path = _run(execution_id)
+        return await self._get(f"{path}?include_state=true" if with_state else path, Execution)
+
+    async def status(self, execution_id: str) -> Status:
+        """How far a run is."""
+        return await self._get(f"{_run(execution_id)}/status", Status)
+
+    async def children(self, execution_id: str) -> ExecutionPage:
+        """The runs that a run has started."""
+        return await self._get(f"{_run(execution_id)}/children", ExecutionPage)
+
+    async def events(
+        self,
+        execution_id: str,
+        after: int = 0,
+        limit: int = 100,
+        **filters: str | Sequence[str],
+    ) -> Events:
         """A page of a run's log."""
-        return await self._get(f"{_run(execution_id)}/events?after={after}&limit={limit}", Events)
+        asked = {"after_seq": after, "limit": limit, **filters}
+        return await self._get(_query(f"{_run(execution_id)}/events", asked), Events)
+
+    async def stream(
+        self, execution_id: str, *, since_event_id: str | None = None, fields: str = "lean"
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Events as they are committed, `{event, id, data}` each; the last one is `end`."""
+        transport = self._transport
+        if not isinstance(transport, StreamTransport):
+            raise TypeError(f"{type(transport).__name__} carries no streams")
+        path = _query(f"{_run(execution_id)}/events/stream", {"fields": fields})
+        headers = {"accept": "text/event-stream"}
+        if since_event_id is not None:
+            headers["last-event-id"] = since_event_id
+        async with transport.stream(path, headers) as (status, chunks):
+            if status != 200:  # noqa: PLR2004 - the one answer that is a stream
+                raise Refused(_problem(Answer(status, {}, b"".join([c async for c in chunks]))))
+            async for told in parsed(chunks):
+                yield told
 
     async def why(self, execution_id: str) -> dict[str, Any]:
         """What a run waits for."""
         return await self._get(f"{_run(execution_id)}/why", dict[str, Any])
 
     async def logs(self, execution_id: str) -> list[dict[str, Any]]:
-        """Lines that the steps of a run wrote."""
-        return (await self._get(f"{_run(execution_id)}/logs", LogPage)).items
+        """The first lines that the steps of a run wrote."""
+        return (await self.log_page(execution_id)).items
+
+    async def log_page(self, execution_id: str, **filters: str | int) -> LogPage:
+        """A page of the lines that the steps of a run wrote."""
+        return await self._get(_query(f"{_run(execution_id)}/logs", filters), LogPage)
 
     async def step_result(self, execution_id: str, step: str) -> Any:  # noqa: ANN401 - a user's value
         """What a step returned, fetched when it lies apart."""
@@ -165,7 +239,7 @@ class Client:
 
     async def get_result(self, ref: str) -> bytes:
         """A stored value, as it was put."""
-        return (await self._call("GET", f"/api/result?{urlencode({'ref': ref})}")).body
+        return (await self._call("GET", f"/api/result/resolve?{urlencode({'ref': ref})}")).body
 
     async def _post(self, path: str, body: msgspec.Struct, kind: type[T]) -> T:
         return _decoded(await self._call("POST", path, _encode(body)), kind)
@@ -184,6 +258,11 @@ class Client:
 
 def _segment(text: str) -> str:
     return text if text.isalnum() and text.isascii() else quote(text, safe="")
+
+
+def _query(path: str, asked: Mapping[str, object]) -> str:
+    given = {name: value for name, value in asked.items() if value is not None}
+    return f"{path}?{urlencode(given, doseq=True)}" if given else path
 
 
 def _run(execution_id: str) -> str:

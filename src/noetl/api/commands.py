@@ -56,7 +56,7 @@ class Claim(
     worker_id: str
     pool: str
     free_slots: int = 1
-    event_ids: tuple[str, ...] = ()
+    event_ids: tuple[str | int, ...] = ()
     exclude_kinds: tuple[str, ...] = ()
     wait_seconds: float = 0.0
 
@@ -90,9 +90,13 @@ class Held(
 ):
     """A command that a worker holds; a checkpoint saves its finished tasks from being repeated."""
 
-    command_id: str
+    command_id: str | int
     attempt: int
     checkpoint: dict[str, Any] | None = None
+    progress: Any = None
+    """How far it is, for whoever looks; nothing is decided on it."""
+    is_started: bool = True
+    """Whether its tool may have begun; one that did not is given back as the same attempt."""
 
 
 class Heartbeat(
@@ -113,6 +117,27 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True):
     cancel: tuple[str, ...] = ()
     drain: bool = False
     pressure: Literal["ok", "slow", "stop"] = "ok"
+    status: str = "ok"
+    message: str = ""
+
+
+class HeldOne(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """A worker keeps, or gives back, the one command that the path names."""
+
+    worker_id: str
+    attempt: int
+    progress: Any = None
+    checkpoint: dict[str, Any] | None = None
+    reason: str = "drain"
+
+
+class Extended(msgspec.Struct, frozen=True, kw_only=True):
+    """The lease goes on."""
+
+    lease_until: str
+    status: str = "ok"
 
 
 class Release(

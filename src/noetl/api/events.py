@@ -15,18 +15,25 @@ MOST_LINES = 1_000
 class Report(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """One event from a worker; `payload` holds the fields of that event's own."""
+    """One event from a worker; `payload` holds the fields of that event's own, or its result.
 
-    execution_id: str
-    event_id: str
-    event_type: str
-    step: str
-    command_id: str
-    attempt: int
+    Without `execution_id` the one of the batch is meant, without `attempt` the open one.
+    """
+
+    execution_id: str | int = ""
+    event_id: str | int = ""
+    event_type: str = ""
+    step: str = ""
+    command_id: str | int = ""
+    attempt: int | None = None
     status: str | None = None
     created_at: str | None = None
     duration_ms: float | None = None
-    payload: dict[str, Any] = {}
+    payload: Any = {}
+    name: str = ""
+    """Another word for `event_type`."""
+    context: Any = None
+    """Another word for `payload`."""
 
 
 class Reports(
@@ -39,6 +46,46 @@ class Reports(
     events: tuple[Report, ...] = ()
     free_slots: int = 0
     exclude_kinds: tuple[str, ...] = ()
+    execution_id: str | int = ""
+
+
+class Posted(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """A single event, in the words of every client there is."""
+
+    execution_id: str | int
+    step: str = ""
+    event_type: str = ""
+    name: str = ""
+    payload: Any = None
+    context: Any = None
+    meta: dict[str, Any] | None = None
+    worker_id: str = ""
+    event_id: str | int = ""
+    command_id: str | int = ""
+    attempt: int | None = None
+    iteration: int | None = None
+    result_kind: Literal["data", "ref", "refs"] = "data"
+    result_uri: str | None = None
+    event_ids: tuple[str | int, ...] = ()
+    actionable: bool = True
+    informative: bool = True
+    status: str | None = None
+    created_at: str | None = None
+    error: dict[str, Any] | None = None
+    duration_ms: float | None = None
+
+
+class PostedAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a single event."""
+
+    event_id: str
+    outcome: Literal["stored", "duplicate", "late", "rejected"]
+    seq: int | None = None
+    commands_generated: int = 0
+    claimed: tuple[Command, ...] = ()
+    status: str = "ok"
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -67,8 +114,8 @@ class LogLine(
 ):
     """One line that a task wrote."""
 
-    execution_id: str
-    command_id: str
+    execution_id: str | int
+    command_id: str | int
     attempt: int
     n: int
     ts: str

@@ -19,20 +19,40 @@ class Dedup(
 class Execute(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """A run is wanted: `path` or `catalog_id`, exactly one of them."""
+    """A run is wanted: `path` or `catalog_id`, exactly one of them.
+
+    `execution_id`, `request` and `trigger` are for the platform's own processes.
+    """
 
     path: str | None = None
-    catalog_id: str | None = None
+    catalog_id: str | int | None = None
     version: str | int | None = None
-    payload: dict[str, Any] = {}
-    execution_id: str | None = None
+    payload: dict[str, Any] | None = None
+    workload: dict[str, Any] | None = None
+    """Another word for `payload`."""
+    execution_id: str | int | None = None
     execution_pool: str | None = None
     priority: int = 5
-    parent_execution_id: str | None = None
+    parent_execution_id: str | int | None = None
     trace: dict[str, Any] | None = None
     dedup: Dedup | None = None
     labels: dict[str, str] = {}
+    start_at: str | None = None
+    dry_run: bool = False
+    resource_kind: Literal["playbook", "agent"] | None = None
+    request: dict[str, Any] | None = None
     trigger: dict[str, Any] = {}
+
+
+class Executes(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """Many runs are wanted; each is started or refused on its own.
+
+    The items are read one by one, so that a broken one is refused alone.
+    """
+
+    executions: tuple[msgspec.Raw, ...] = ()
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,8 +66,91 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
     version: int
 
 
+class Rehearsed(msgspec.Struct, frozen=True, kw_only=True):
+    """What a dry run found; nothing was stored."""
+
+    valid: bool
+    entry_step: str | None = None
+    workload: dict[str, Any] | None = None
+    problems: tuple[dict[str, Any], ...] = ()
+
+
+class BatchItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of one item of a batch."""
+
+    index: int
+    status: Literal["started", "duplicate", "error"]
+    commands_generated: int
+    execution_id: str | None = None
+    error: dict[str, Any] | None = None
+
+
+class StartedBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a batch."""
+
+    count: int
+    started: int
+    duplicates: int
+    failed: int
+    results: tuple[BatchItem, ...]
+
+
+class ExecutionItem(msgspec.Struct, frozen=True, kw_only=True):
+    """A run in a list."""
+
+    execution_id: str
+    catalog_id: str
+    path: str
+    version: int
+    status: str
+    started_at: str
+    completed_at: str | None
+    duration_ms: int
+    parent_execution_id: str | None
+    current_steps: tuple[str, ...]
+    steps: dict[str, int]
+    event_count: int
+    pending_commands: int
+    pool: str
+    priority: int
+    labels: dict[str, Any]
+    error: dict[str, Any] | None
+
+
+class ExecutionPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of runs."""
+
+    items: tuple[ExecutionItem, ...]
+    next_cursor: str | None = None
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a run is."""
+
+    execution_id: str
+    status: str
+    current_step: str | None
+    current_steps: tuple[str, ...]
+    progress: dict[str, int]
+    is_cancelled: bool
+    is_terminal: bool
+    error: dict[str, Any] | None
+    last_seq: int
+
+
+class CancellationCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a run was cancelled."""
+
+    execution_id: str
+    is_cancelled: bool
+    status: str
+
+
 class Execution(msgspec.Struct, frozen=True, kw_only=True):
-    """One run as every reader sees it; its status is derived in one place."""
+    """One run as every reader sees it; its status is derived in one place.
+
+    `ctx`, `failed_steps` and `step_states` are of the state, told when it was asked for.
+    """
 
     execution_id: str
     status: str
@@ -58,20 +161,29 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
     started_at: str
     updated_at: str
     completed_at: str | None = None
+    duration_ms: int = 0
     parent_execution_id: str | None = None
     current_steps: tuple[str, ...] = ()
     progress: dict[str, int] = {}
+    steps: dict[str, int] = {}
+    event_count: int = 0
+    pending_commands: int = 0
+    priority: int = 5
     workload: dict[str, Any] = {}
     ctx: dict[str, Any] = {}
     result: Any = None
     reference: dict[str, Any] | None = None
     error: dict[str, Any] | None = None
     failed_steps: tuple[str, ...] = ()
-    steps: dict[str, Any] = {}
+    step_states: dict[str, Any] = {}
     last_seq: int = 0
     rerun_of: str | None = None
     forked_from: dict[str, Any] | None = None
     labels: dict[str, Any] = {}
+    trace: dict[str, Any] | None = None
+    created_by: str = ""
+    tenant_id: str = "default"
+    events: tuple[dict[str, Any], ...] = ()
 
 
 class Events(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,7 +229,7 @@ class Fork(
     """A new run that begins where another one was."""
 
     from_seq: int | None = None
-    from_event_id: str | None = None
+    from_event_id: str | int | None = None
     from_step: str | None = None
     payload: dict[str, Any] | None = None
     set: dict[str, Any] = {}

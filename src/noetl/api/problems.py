@@ -19,6 +19,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     detail: str
     hint: str = ""
     errors: tuple[dict[str, Any], ...] = ()
+    request_id: str | None = None
     execution_id: str | None = None
     retry_after: float | None = None
 

@@ -1,4 +1,4 @@
-"""Workers make themselves known."""
+"""Processes make themselves known: workers above all."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ from typing import Any
 
 import msgspec
 
+from noetl.api.commands import Held  # noqa: TC001 - msgspec reads the types of the fields
+
 
 class WorkerEntry(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """A worker joins its pool."""
+    """A process joins; a worker names its pool in `runtime` or in its labels."""
 
     name: str
-    labels: dict[str, str]
-    capacity: int
+    labels: dict[str, str] = {}
+    capacity: int = 0
     component_type: str = "worker_pool"
+    kind: str | None = None
+    """Another word for `component_type`."""
+    uri: str = ""
     status: str = "ready"
     hostname: str = ""
     capabilities: dict[str, Any] = {}
@@ -23,14 +28,73 @@ class WorkerEntry(
 
 
 class Joined(msgspec.Struct, frozen=True, kw_only=True):
-    """The worker is known."""
+    """The process is known."""
 
     name: str
     lease_seconds: float
     status: str = "ok"
+    runtime_id: str = ""
+    machine_id: int | None = None
+    """The part of ids that is this process's own."""
+    servers: tuple[str, ...] = ()
+    """Where work may be claimed."""
 
 
-class Left(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The worker leaves."""
+class PoolHeartbeat(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """A worker is alive; the beat extends every lease that it names."""
 
     name: str
+    free_slots: int | None = None
+    commands: tuple[Held, ...] = ()
+    kind: str = "worker_pool"
+    component_type: str | None = None
+
+
+class Left(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """The process leaves."""
+
+    name: str
+    kind: str = "worker_pool"
+    component_type: str | None = None
+
+
+class Process(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that is known; `stale` after 30 silent seconds, `offline` after 90."""
+
+    runtime_id: str
+    name: str
+    kind: str
+    pool: str
+    status: str
+    uri: str
+    hostname: str
+    capacity: int
+    free_slots: int
+    labels: dict[str, Any]
+    capabilities: dict[str, Any]
+    runtime: dict[str, Any]
+    heartbeat: str
+    created_at: str
+
+
+class Pool(msgspec.Struct, frozen=True, kw_only=True):
+    """What one pool can do, does, and has to do."""
+
+    pool: str
+    workers: int
+    slots: int
+    free_slots: int
+    in_flight: int
+    pending: int
+    oldest_pending_at: str | None = None
+
+
+class Pools(msgspec.Struct, frozen=True, kw_only=True):
+    """Known processes, and their pools."""
+
+    items: tuple[Process, ...]
+    pools: tuple[Pool, ...]

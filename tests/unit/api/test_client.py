@@ -1,9 +1,10 @@
 import json
+from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
 
-from noetl.api.catalog import Entry, Register, Registered
+from noetl.api.catalog import CatalogPage, CatalogQuery, Entry, Register, Registered
 from noetl.api.client import Client
 from noetl.api.commands import (
     Beat,
@@ -16,22 +17,27 @@ from noetl.api.commands import (
     Release,
     Skipped,
 )
-from noetl.api.events import LogBatch, LogLine, Receipt, Report, Reported, Reports
+from noetl.api.events import LogBatch, LogLine, LogPage, Receipt, Report, Reported, Reports
 from noetl.api.executions import (
+    BatchItem,
     Control,
     Controlled,
     Events,
     Execute,
     Execution,
+    ExecutionPage,
     Finalize,
     Fork,
+    Rehearsed,
     Rerun,
     Started,
+    StartedBatch,
+    Status,
 )
 from noetl.api.http import AsgiTransport
 from noetl.api.problems import Problem, Refused
 from noetl.api.results import Stored
-from noetl.api.runtime import Joined, Left, WorkerEntry
+from noetl.api.runtime import Joined, Left, PoolHeartbeat, Pools, WorkerEntry
 
 STARTED = Started(
     execution_id="1", status="started", commands_generated=1, catalog_id="2", path="a", version=1
@@ -74,6 +80,17 @@ EXECUTION = Execution(
     pool="shared",
     started_at="2026-01-01T00:00:00.000000Z",
     updated_at="2026-01-01T00:00:00.000000Z",
+)
+STATUS = Status(
+    execution_id="1",
+    status="RUNNING",
+    current_step="a",
+    current_steps=("a",),
+    progress={"total_steps": 1},
+    is_cancelled=False,
+    is_terminal=False,
+    error=None,
+    last_seq=3,
 )
 CONTROLLED = Controlled(execution_id="1", status="CANCELLED")
 REGISTERED = Registered(
@@ -182,16 +199,60 @@ CALLS = [
     ("entry", ("2",), "GET", "/api/catalog/resource?catalog_id=2", None, ENTRY),
     ("resolve", ("a/b",), "GET", "/api/catalog/resource?path=a%2Fb", None, ENTRY),
     ("resolve", ("a", 3), "GET", "/api/catalog/resource?path=a&version=3", None, ENTRY),
-    ("execution", ("1",), "GET", "/api/executions/1", None, EXECUTION),
-    ("execution", ("../x",), "GET", "/api/executions/..%2Fx", None, EXECUTION),
+    ("execution", ("1",), "GET", "/api/executions/1?include_state=true", None, EXECUTION),
+    ("execution", ("../x",), "GET", "/api/executions/..%2Fx?include_state=true", None, EXECUTION),
     (
         "events",
         ("1", 7, 20),
         "GET",
-        "/api/executions/1/events?after=7&limit=20",
+        "/api/executions/1/events?after_seq=7&limit=20",
         None,
         Events(items=({"seq": 8},), last_seq=9),
     ),
+    (
+        "rehearse",
+        (Execute(path="a"),),
+        "POST",
+        "/api/execute",
+        {"path": "a", "dry_run": True},
+        Rehearsed(valid=True, entry_step="start", workload={}),
+    ),
+    (
+        "execute_batch",
+        ([Execute(path="a"), Execute(path="b")],),
+        "POST",
+        "/api/execute/batch",
+        {"executions": [{"path": "a"}, {"path": "b"}]},
+        StartedBatch(
+            count=1,
+            started=1,
+            duplicates=0,
+            failed=0,
+            results=(BatchItem(index=0, status="started", commands_generated=1),),
+        ),
+    ),
+    (
+        "pool_heartbeat",
+        (PoolHeartbeat(name="w", free_slots=1, commands=(HELD,)),),
+        "POST",
+        "/api/worker/pool/heartbeat",
+        {"name": "w", "free_slots": 1, "commands": [{"command_id": "5", "attempt": 1}]},
+        Beat(lost=("5",), drain=True),
+    ),
+    ("pools", (), "GET", "/api/worker/pools", None, Pools(items=(), pools=())),
+    (
+        "catalog",
+        (CatalogQuery(path_prefix="a/"),),
+        "POST",
+        "/api/catalog/list",
+        {"path_prefix": "a/"},
+        CatalogPage(entries=(), next_cursor="c"),
+    ),
+    ("executions", (), "GET", "/api/executions", None, ExecutionPage(items=())),
+    ("status", ("1",), "GET", "/api/executions/1/status", None, STATUS),
+    ("children", ("1",), "GET", "/api/executions/1/children", None, ExecutionPage(items=())),
+    ("log_page", ("1",), "GET", "/api/executions/1/logs", None, LogPage(items=[])),
+    ("health", (), "GET", "/api/health", None, {"status": "ok"}),
     ("why", ("1",), "GET", "/api/executions/1/why", None, {"status": "RUNNING"}),
     (
         "step_result",
@@ -269,6 +330,71 @@ async def test_a_call_without_a_result_ignores_the_body_of_its_answer(name, body
     assert server.seen == ("POST", path, msgspec.json.encode(body))
 
 
+async def test_filters_become_the_query():
+    server, client = _client(200, b'{"items":[]}')
+    await client.executions(status=["RUNNING", "FAILED"], path="a/*", limit=7)
+    assert server.seen[1] == "/api/executions?status=RUNNING&status=FAILED&path=a%2F%2A&limit=7"
+    server, client = _client(200, b'{"items":[],"last_seq":0}')
+    await client.events("1", event_type=["call.done", "command.*"], order="desc")
+    assert server.seen[1] == (
+        "/api/executions/1/events?after_seq=0&limit=100"
+        "&event_type=call.done&event_type=command.%2A&order=desc"
+    )
+
+
+class Streaming:
+    """A transport that has one stream to give."""
+
+    def __init__(self, status, *chunks):
+        self.status = status
+        self.chunks = chunks
+        self.asked = None
+
+    async def request(self, *_args):
+        raise AssertionError("a stream is not a request")
+
+    @asynccontextmanager
+    async def stream(self, path, headers):
+        async def chunks():
+            for chunk in self.chunks:
+                yield chunk
+
+        self.asked = (path, dict(headers))
+        yield self.status, chunks()
+
+
+async def test_a_stream_is_read_event_by_event_however_it_is_cut():
+    text = (
+        b'retry: 2000\n\nid: 7\nevent: call.done\ndata: {"seq":3}\n\n'
+        b': ping\n\nevent: end\ndata: {"status":\n'
+        b'data: "COMPLETED"}\n\n'
+    )
+    for size in (1, 7, 1000):
+        transport = Streaming(200, *(text[at : at + size] for at in range(0, len(text), size)))
+        stream = Client(transport).stream("1", since_event_id="6")
+        assert [told async for told in stream] == [
+            {"event": "call.done", "id": "7", "data": {"seq": 3}},
+            {"event": "end", "id": None, "data": {"status": "COMPLETED"}},
+        ]
+        path, headers = transport.asked
+        assert path == "/api/executions/1/events/stream?fields=lean"
+        assert headers["last-event-id"] == "6"
+
+
+async def test_a_stream_that_is_refused_is_a_problem():
+    problem = Problem(type="t", title="t", status=404, code="unknown_execution", detail="no")
+    stream = Client(Streaming(404, msgspec.json.encode(problem))).stream("1")
+    with pytest.raises(Refused) as refusal:
+        await anext(stream)
+    assert refusal.value.code == "unknown_execution"
+
+
+async def test_a_transport_without_streams_says_so():
+    _, client = _client()
+    with pytest.raises(TypeError, match="AsgiTransport carries no streams"):
+        await anext(client.stream("1"))
+
+
 async def test_a_page_of_lines_is_answered_as_its_lines():
     server, client = _client(200, b'{"items":[{"text":"hi"}],"next_cursor":null}')
     assert await client.logs("1") == [{"text": "hi"}]
@@ -295,7 +421,7 @@ async def test_a_result_is_got_as_bytes():
     assert await client.get_result("noetl://execution/1/result/a/x") == b"\x00\xff"
     assert server.seen == (
         "GET",
-        "/api/result?ref=noetl%3A%2F%2Fexecution%2F1%2Fresult%2Fa%2Fx",
+        "/api/result/resolve?ref=noetl%3A%2F%2Fexecution%2F1%2Fresult%2Fa%2Fx",
         b"",
     )
 

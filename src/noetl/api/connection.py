@@ -1,0 +1,229 @@
+"""One HTTP/1.1 connection: a request is one write, its answer one future or a stream of parts."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from collections import deque
+from typing import TYPE_CHECKING, Final, cast
+
+import httptools
+
+from noetl.api.http import Answer, NoAnswer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+LARGE_BYTES: Final = 64 << 10
+"""A body from this size on is not copied to join its head."""
+_FULL_BYTES: Final = 256 << 10
+"""What a slow reader of a stream may leave unread before the sender is held back."""
+_GONE: Final = select.POLLRDHUP | select.POLLHUP | select.POLLERR | select.POLLNVAL
+_BODILESS: Final = frozenset({204, 304})
+_INFORMATIONAL: Final = 200
+
+
+class Connection(asyncio.Protocol):
+    """Carries one request at a time."""
+
+    def __init__(self) -> None:
+        self.idle_since = 0.0
+        self.is_lost = False
+        self._transport: asyncio.Transport | None = None
+        self._poll = select.poll()
+        self._parser = httptools.HttpResponseParser(self)
+        self._answer: asyncio.Future[Answer] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._stream: _Stream | None = None
+        self._headers: dict[str, str] = {}
+        self._parts: list[bytes] = []
+        self._is_whole = True
+        self._ends_with_connection = False
+
+    # ------------------------------------------------------------------ what callers do
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether a request may be sent: nothing is under way, and the peer has not gone."""
+        return not self.is_lost and self._is_whole and not self._poll.poll(0)
+
+    async def ask(self, head: bytes, body: bytes, timeout_s: float) -> Answer:
+        """Send a request and wait for its whole answer."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Answer] = loop.create_future()
+        self._answer = answer
+        self._timer = loop.call_later(timeout_s, self._too_late, timeout_s)
+        self._send(head, body)
+        try:
+            return await answer
+        finally:
+            self._timer.cancel()
+            self._answer = None
+            if not self._is_whole:
+                self.close()  # whoever gives up takes the request with it
+
+    async def listen(self, head: bytes, timeout_s: float) -> tuple[int, AsyncIterator[bytes]]:
+        """Send a request and read its answer as it comes."""
+        if self._transport is None:
+            raise NoAnswer("the connection was lost")
+        self._stream = stream = _Stream(self._transport)
+        self._send(head, b"")
+        try:
+            async with asyncio.timeout(timeout_s):
+                status = await stream.status
+        except TimeoutError:
+            raise NoAnswer(f"no answer within {timeout_s:g} s") from None
+        return status, stream.parts()
+
+    def close(self) -> None:
+        """End the connection at once."""
+        self.is_lost = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _send(self, head: bytes, body: bytes) -> None:
+        transport = self._transport
+        if transport is None or self.is_lost:
+            raise NoAnswer("the connection was lost")
+        self._is_whole = False
+        self._headers = {}
+        self._parts = []
+        if len(body) < LARGE_BYTES:
+            transport.write(head + body)
+        else:
+            transport.write(head)
+            transport.write(body)
+
+    def _too_late(self, timeout_s: float) -> None:
+        self._fail(NoAnswer(f"no answer within {timeout_s:g} s"))
+
+    def _fail(self, fault: NoAnswer) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(fault)
+        if self._stream is not None:
+            self._stream.fail(fault)
+
+    # ------------------------------------------------------------------ what the loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport; TCP_NODELAY is what loops set by themselves."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what came."""
+        if self._is_whole:
+            self.close()  # nobody asked: such a connection is not to be trusted
+            return
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as fault:
+            self._fail(NoAnswer(f"the answer is not HTTP: {fault}"))
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The end of the connection is the end of an answer that named no length."""
+        self.is_lost = True
+        if exc is None and self._ends_with_connection and not self._is_whole:
+            self.on_message_complete()
+            return
+        if not self._is_whole:
+            self._fail(NoAnswer(f"the connection was lost: {exc or 'the server closed it'}"))
+
+    # ------------------------------------------------------------------ what the parser calls
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header of the answer."""
+        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        """The head of the answer is there."""
+        status = self._parser.get_status_code()
+        self._ends_with_connection = (
+            "content-length" not in self._headers
+            and "transfer-encoding" not in self._headers
+            and status not in _BODILESS
+        )
+        if self._stream is not None and status >= _INFORMATIONAL:
+            self._stream.begin(status)
+
+    def on_body(self, part: bytes) -> None:
+        """A part of the body."""
+        if self._stream is None:
+            self._parts.append(part)
+        else:
+            self._stream.put(part)
+
+    def on_message_complete(self) -> None:
+        """The answer is whole."""
+        status = self._parser.get_status_code()
+        if status < _INFORMATIONAL:
+            self._headers = {}
+            return  # the real answer follows
+        self._is_whole = True
+        if self._stream is not None:
+            self._stream.end()
+            return
+        if not self.is_lost and not self._parser.should_keep_alive():
+            self.close()
+        if self._answer is not None and not self._answer.done():
+            parts = self._parts
+            body = parts[0] if len(parts) == 1 else b"".join(parts)
+            self._answer.set_result(Answer(status, self._headers, body))
+
+
+class _Stream:
+    """An answer that is read while it comes; whoever reads slowly holds the sender back."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self.status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._transport = transport
+        self._parts: deque[bytes] = deque()
+        self._size = 0
+        self._is_paused = False
+        self._is_over = False
+        self._fault: NoAnswer | None = None
+        self._more = asyncio.Event()
+
+    def begin(self, status: int) -> None:
+        """The head is there."""
+        if not self.status.done():
+            self.status.set_result(status)
+
+    def put(self, part: bytes) -> None:
+        """A part came."""
+        self._parts.append(part)
+        self._size += len(part)
+        if self._size > _FULL_BYTES and not self._is_paused:
+            self._is_paused = True
+            self._transport.pause_reading()
+        self._more.set()
+
+    def end(self) -> None:
+        """There is no more."""
+        self._is_over = True
+        self._more.set()
+
+    def fail(self, fault: NoAnswer) -> None:
+        """There was more, but it is lost."""
+        self._fault = fault
+        if not self.status.done():
+            self.status.set_exception(fault)
+        self._more.set()
+
+    async def parts(self) -> AsyncIterator[bytes]:
+        """The parts as they come."""
+        while True:
+            while self._parts:
+                part = self._parts.popleft()
+                self._size -= len(part)
+                if self._is_paused and self._size <= _FULL_BYTES // 2:
+                    self._is_paused = False
+                    self._transport.resume_reading()
+                yield part
+            if self._is_over:
+                return
+            if self._fault is not None:
+                raise self._fault
+            self._more.clear()
+            await self._more.wait()
