@@ -5,15 +5,20 @@ Long because it is one contract: a class per table, in the order of `noetl.store
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
 
 import msgspec
 import pytest
 
 from noetl.engine.events import (
     CommandCompleted,
+    Error,
     ExecutionPaused,
+    ExecutionResumed,
     PlaybookCancelled,
     PlaybookCompleted,
+    PlaybookFailed,
     PlaybookStarted,
     Recorded,
     StepEntered,
@@ -25,7 +30,9 @@ from noetl.store.base import (
     CommandRow,
     ExecutionRow,
     Line,
+    Listing,
     Outgoing,
+    Queue,
     TimerRow,
 )
 
@@ -138,6 +145,38 @@ def ids(rows):
     return [row.command_id for row in rows]
 
 
+async def listed(store, **asked):
+    return [row.execution_id for row in await store.executions.listed(Listing(**asked))]
+
+
+ERROR = Error(kind="tool", code="x", message="no such\0 thing")
+FAILED = {
+    "status": "FAILED",
+    "completed_at": at(50),
+    "error": msgspec.to_builtins(ERROR),
+    "result": {"reference": {"ref": "r"}},
+}
+TOLD = {
+    "labels": {"team": "x", "n": 1},
+    "forked_from": {"execution_id": "3", "seq": 9},
+    "workload": {"b": [1, 2.5, None], "a": "\0\uf8f0", "big": 2**70},
+    "trace": {"traceparent": "00-1"},
+    "created_by": "ann",
+    "request_id": "r1",
+    "client_id": "c1",
+    "parent_execution_id": "5",
+    "parent_key": "k",
+    "root_execution_id": "5",
+    "concurrency_key": "one\0",
+    "dedup_key": "d",
+    "rerun_of": "6",
+    "tenant_id": "t",
+    "organization_id": "o",
+    "last_event_type": "step.enter",
+}
+"""What the start tells of a run for ever."""
+
+
 class LogSuite:
     async def test_events_are_read_in_order_and_by_page(self, store):
         run = Run()
@@ -166,10 +205,19 @@ class LogSuite:
     async def test_an_event_that_came_back_is_equal_to_the_one_that_was_written(self, store):
         run = Run()
         event = PlaybookCompleted(
-            result={"text": "é\u2028", "big": 2**80, "deep": [[{"x": None}]], "f": 0.1}
+            result={
+                "text": "é\u2028\0\uf8f00",
+                "big": 2**80,
+                "deep": [[{"x": None}]],
+                "f": [0.1, 1e300, 1.0],
+                "a": {"zz\0": 1, "b": 2, "a": 3},
+            }
         )
         change = await run.write(store, run.started(), event, row={"completed_at": at(2)})
-        assert await store.log.read(RUN) == list(change.events)
+        read = await store.log.read(RUN)
+        assert read == list(change.events)
+        # The order of a map and the kind of a number are part of what was decided on.
+        assert msgspec.json.encode(read) == msgspec.json.encode(change.events)
 
     async def test_an_event_is_found_by_its_id_and_its_run(self, store):
         run = Run()
@@ -315,36 +363,129 @@ class LogSuite:
         assert await store.log.snapshot(RUN) == (3, b"new")
 
 
+class HoldingSuite:
+    async def test_a_run_that_is_held_is_written_by_its_holder(self, store):
+        run = Run()
+        await run.write(store, run.started())
+        async with store.log.holding(RUN) as commit:
+            change = run.change(entered())
+            assert await commit([change]) == frozenset()
+        assert (await store.log.read(RUN))[-1] == change.events[-1]
+
+    async def test_a_holder_that_came_too_late_loses_as_well(self, store):
+        run, other = Run(), Run()
+        await run.write(store, run.started())
+        late = other.change(other.started())
+        async with store.log.holding(RUN) as commit:
+            assert await commit([late]) == frozenset({RUN})
+        assert len(await store.log.read(RUN)) == 1
+
+    async def test_a_run_that_nobody_knows_can_be_held(self, store):
+        async with store.log.holding("404") as commit:
+            assert await commit([]) == frozenset()
+
+
 class ExecutionsSuite:
     async def test_the_row_is_that_of_the_last_append(self, store):
         run = Run()
-        await run.write(store, run.started())
-        change = await run.write(
+        first = await run.write(store, run.started(), row=TOLD)
+        assert await store.executions.get(RUN) == first.execution
+        second = await run.write(
             store,
             entered(),
-            row={
-                "current_steps": ("load",),
-                "progress": {"total_steps": 1},
-                "labels": {"team": "x"},
-                "forked_from": {"execution_id": "3", "seq": 9},
-            },
+            row=TOLD | {"current_steps": ("load", "save"), "progress": {"total_steps": 1}},
         )
-        assert await store.executions.get(RUN) == change.execution
+        assert await store.executions.get(RUN) == second.execution
+        third = await run.write(store, PlaybookFailed(error=ERROR), row=TOLD | FAILED)
+        assert await store.executions.get(RUN) == third.execution
         assert await store.executions.get("404") is None
+        assert await store.executions.get("no id") is None
 
-    async def test_runs_are_listed_newest_first_by_number_and_by_page(self, store):
+    async def test_runs_are_listed_by_number_and_by_page(self, store):
         for number in (9, 1000, 20, 100):
             run = Run(str(number))
             await run.write(store, run.started())
-
-        async def page(**asked):
-            return [row.execution_id for row in await store.executions.listed(**asked)]
-
+        page = partial(listed, store)
         assert await page() == ["1000", "100", "20", "9"]
         assert await page(limit=2) == ["1000", "100"]
-        assert await page(limit=2, before="100") == ["20", "9"]
-        assert await page(before="21") == ["20", "9"]
-        assert await page(before="9") == []
+        assert await page(limit=2, after="100") == ["20", "9"]
+        assert await page(after="21") == ["20", "9"]
+        assert await page(after="9") == []
+        assert await page(limit=2, offset=1) == ["100", "20"]
+        assert await page(limit=0) == []
+        assert await page(is_ascending=True, limit=2) == ["9", "20"]
+        assert await page(is_ascending=True, after="20") == ["100", "1000"]
+        assert await page(is_ascending=True, after="20", offset=1) == ["1000"]
+
+    @pytest.mark.parametrize(
+        ("asked", "found"),
+        [
+            ({"status": ("FAILED", "PAUSED")}, ["4", "2"]),
+            ({"status": ("PENDING",)}, []),
+            ({"path": "a/b"}, ["2", "1"]),
+            ({"path": "a/*"}, ["3", "2", "1"]),
+            ({"path": "a_%*"}, ["4"]),
+            ({"path": "a"}, []),
+            ({"catalog_id": "8"}, ["3"]),
+            ({"version": 2}, ["3"]),
+            ({"parent_execution_id": "1"}, ["3", "2"]),
+            ({"parent_execution_id": "none"}, ["4", "1"]),
+            ({"labels": {"team": "x"}}, ["4", "1"]),
+            ({"labels": {"team": "x", "env": "prod"}}, ["4"]),
+            ({"labels": {"team": "y"}}, []),
+            ({"pool": "gpu"}, ["2"]),
+            ({"created_by": "ann"}, ["1"]),
+            ({"tenant_id": "other"}, ["4"]),
+            ({"tenant_id": "default", "path": "a/*", "limit": 2}, ["3", "2"]),
+            ({"since": at(20)}, ["4", "3", "2"]),
+            ({"since": at(20), "until": at(30)}, ["2"]),
+            ({"has_error": True}, ["4"]),
+            ({"has_error": False}, ["3", "2", "1"]),
+            ({"request_id": "r1"}, ["3"]),
+            ({"client_id": "c1"}, ["3"]),
+            ({"q": "a/"}, ["3", "2", "1"]),
+            ({"q": "no such"}, ["4"]),
+            ({"q": "such"}, []),
+            ({"status": ("RUNNING",), "path": "a/b"}, ["1"]),
+        ],
+    )
+    async def test_runs_are_listed_by_what_is_asked_for(self, store, asked, found):
+        rows = {
+            "1": {"labels": {"team": "x"}, "created_by": "ann", "started_at": at(10)},
+            "2": {
+                "status": "PAUSED",
+                "pool": "gpu",
+                "parent_execution_id": "1",
+                "started_at": at(20),
+            },
+            "3": {
+                "path": "a/c",
+                "catalog_id": "8",
+                "version": 2,
+                "parent_execution_id": "1",
+                "request_id": "r1",
+                "client_id": "c1",
+                "started_at": at(30),
+            },
+            "4": FAILED
+            | {
+                "path": "a_%x",
+                "tenant_id": "other",
+                "labels": {"team": "x", "env": "prod", "n": 1},
+                "started_at": at(40),
+            },
+        }
+        for number, row in rows.items():
+            run = Run(number)
+            await run.write(store, run.started(), row=row)
+        assert await listed(store, **asked) == found
+
+    async def test_runs_that_have_not_ended_are_counted_by_status(self, store):
+        assert await store.executions.counted() == {}
+        for number, row in enumerate([{}, {}, {"status": "PAUSED"}, FAILED], start=1):
+            run = Run(str(number))
+            await run.write(store, run.started(), row=row)
+        assert await store.executions.counted() == {"RUNNING": 2, "PAUSED": 1}
 
     async def test_children_are_known_by_their_parent(self, store):
         parent = Run()
@@ -363,8 +504,11 @@ class ExecutionsSuite:
 
     async def test_a_dedup_key_names_its_run_until_its_window_ends(self, store):
         run = Run()
-        await run.write(store, run.started(), dedup=("api:me", "k", at(60)))
-        assert await store.executions.started_as("api:me", "k", at(59)) == RUN
+        await run.write(
+            store, run.started(), dedup=("api:me", "k", at(60)), dedup_digest="of the wish"
+        )
+        held = (RUN, "of the wish")
+        assert await store.executions.started_as("api:me", "k", at(59)) == held
         assert await store.executions.started_as("api:me", "k", at(60)) is None
         assert await store.executions.started_as("api:me", "other", at(1)) is None
         assert await store.executions.started_as("api:you", "k", at(1)) is None
@@ -375,14 +519,14 @@ class ExecutionsSuite:
         assert await store.log.commit(changes) == {"2"}
         assert await store.log.commit(changes[1:]) == {"2"}
         assert await store.executions.get("2") is None
-        assert await store.executions.started_as("s", "k", at(1)) == "1"
+        assert await store.executions.started_as("s", "k", at(1)) == ("1", "")
 
     async def test_a_key_is_free_again_when_its_window_has_ended(self, store):
         first, second = Run("1"), Run("2")
         await first.write(store, first.started(), dedup=("s", "k", at(60)))
         later = {"updated_at": at(60)}
         await second.write(store, second.started(), row=later, dedup=("s", "k", at(120)))
-        assert await store.executions.started_as("s", "k", at(61)) == "2"
+        assert await store.executions.started_as("s", "k", at(61)) == ("2", "")
 
     async def test_a_start_that_lost_leaves_no_key_behind(self, store):
         run = Run("1")
@@ -510,7 +654,7 @@ class ClaimsSuite:
         assert await store.commands.pending("shared", 10) == []
         assert await store.commands.unhinted(at(3000)) == []
         assert (await store.commands.get("1")).status == "PENDING"
-        await run.write(store)
+        await run.write(store, ExecutionResumed())
         assert ids(await store.commands.pending("shared", 10)) == ["1", "3", "2"]
 
     async def test_many_commands_come_out_in_order_while_they_are_claimed(self, store):
@@ -632,6 +776,26 @@ class LeasesSuite:
         assert await store.commands.unhinted(at(10)) == []
         assert ids(await store.commands.unhinted(at(11))) == ["1"]
 
+    async def test_queues_tell_what_waits_for_each_pool_and_what_is_held(self, store):
+        assert await store.commands.queues() == []
+        run = Run()
+        await run.write(
+            store,
+            commands=(
+                run.command(1, available_at=at(5)),
+                run.command(2, available_at=at(3)),
+                run.claimed(3),
+                run.command(4, status="PARKED"),
+                run.command(5, status="COMPLETED"),
+                run.claimed(6, pool="a"),
+                run.command(7, pool=None),
+            ),
+        )
+        assert await store.commands.queues() == [
+            Queue(pool="a", pending=0, claimed=1),
+            Queue(pool="shared", pending=2, claimed=1, oldest_at=at(3)),
+        ]
+
 
 class TimersSuite:
     async def test_timers_fall_due_in_order_and_never_early(self, store):
@@ -671,20 +835,44 @@ class TimersSuite:
         )
         assert await store.timers.due(at(99)) == []
         assert await store.timers.next_due() is None
-        await run.write(store, timers=(run.timer("a", 40),))
+        await run.write(store, ExecutionResumed(), timers=(run.timer("a", 40),))
         assert await store.timers.due(at(99)) == [run.timer("b", 20), run.timer("a", 40)]
 
 
 class OutboxSuite:
     async def test_messages_wait_in_order_until_they_are_delivered(self, store):
         run = Run()
-        await run.write(store, outgoing=(run.outgoing(3), run.outgoing(1)))
-        await run.write(store, outgoing=(run.outgoing(2),))
-        assert await store.outbox.waiting() == [run.outgoing(n) for n in (3, 1, 2)]
-        assert await store.outbox.waiting(limit=1) == [run.outgoing(3)]
-        await store.outbox.delivered(["3", "2", "404"])
-        await store.outbox.delivered(["3"])
-        assert await store.outbox.waiting() == [run.outgoing(1)]
+        await run.write(store, outgoing=(run.outgoing(1), run.outgoing(2)))
+        await run.write(store, outgoing=(run.outgoing(30),))
+        assert await store.outbox.waiting() == [run.outgoing(n) for n in (1, 2, 30)]
+        assert await store.outbox.waiting(limit=1) == [run.outgoing(1)]
+        await store.outbox.delivered(["1", "30", "404"])
+        await store.outbox.delivered(["1"])
+        assert await store.outbox.waiting() == [run.outgoing(2)]
+
+    async def test_the_next_commit_forgets_what_was_delivered(self, store):
+        run = Run()
+        await run.write(store, outgoing=tuple(run.outgoing(n) for n in (1, 2, 3, 4)))
+        change = run.change(entered(), outgoing=(run.outgoing(5),))
+        assert await store.log.commit([change], ["1", "404"]) == frozenset()
+        assert await store.outbox.waiting() == [run.outgoing(n) for n in (2, 3, 4, 5)]
+        assert await store.log.commit([], ["2"]) == frozenset()
+        assert await store.outbox.waiting() == [run.outgoing(n) for n in (3, 4, 5)]
+
+    async def test_what_was_delivered_is_forgotten_also_when_the_commit_is_lost(self, store):
+        run = Run()
+        await run.write(store, outgoing=(run.outgoing(1),))
+        assert await store.log.commit([Run().change(entered())], ["1"]) == {RUN}
+        assert await store.outbox.waiting() == []
+
+    async def test_messages_are_known_by_when_they_were_committed(self, store):
+        run = Run()
+        for number in (1, 2, 3):
+            row = {"updated_at": at(10 * number)}
+            await run.write(store, row=row, outgoing=(run.outgoing(number),))
+        assert await store.outbox.waiting(before=at(10)) == []
+        assert await store.outbox.waiting(before=at(30)) == [run.outgoing(1), run.outgoing(2)]
+        assert await store.outbox.waiting(1, before=at(99)) == [run.outgoing(1)]
 
 
 class CatalogSuite:
@@ -696,7 +884,7 @@ class CatalogSuite:
             version=0,
             kind="playbook",
             content=f"text {digest or number}",
-            digest=digest or f"d{number}",
+            digest=sha256((digest or str(number)).encode()).hexdigest(),
             created_at=at(number),
         )
 

@@ -1,4 +1,4 @@
-"""What every store of large bytes does; a backend is a factory from a folder to a store."""
+"""What every store of large bytes does; a backend is the fixture `blobs`."""
 
 import asyncio
 from hashlib import sha256
@@ -8,15 +8,32 @@ import pytest
 from noetl.blobs.base import CHUNK_BYTES, BlobGone, InvalidKey, Stat
 from noetl.blobs.file import FileBlobs
 from noetl.blobs.memory import MemoryBlobs
+from noetl.blobs.postgres import PostgresBlobs
+from noetl.store.postgres.database import Database
 
-BACKENDS = {"memory": lambda _: MemoryBlobs(), "file": FileBlobs}
 KEY = "execution/7/result/load/0123abcd"
 BIG = bytes(range(256)) * (CHUNK_BYTES // 256) * 2 + b"end"
 
 
-@pytest.fixture(params=sorted(BACKENDS))
-def blobs(request, tmp_path):
-    return BACKENDS[request.param](tmp_path / "blobs")
+@pytest.fixture(scope="module")
+def shared_url(postgres_server):
+    """One database for all tests here: making one costs more than any of them."""
+    name = postgres_server.make()
+    yield postgres_server.url_of(name)
+    postgres_server.drop(name)
+
+
+@pytest.fixture(params=["file", "memory", "postgres"])
+async def blobs(request, tmp_path):
+    if request.param == "file":
+        yield FileBlobs(tmp_path / "blobs")
+    elif request.param == "memory":
+        yield MemoryBlobs()
+    else:
+        database = await Database.open(request.getfixturevalue("shared_url"))
+        await database.execute("delete from noetl.result")
+        yield PostgresBlobs(database)
+        await database.close()
 
 
 async def parts(*chunks):

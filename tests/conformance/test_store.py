@@ -1,11 +1,14 @@
 import pytest
 
 from noetl.store.memory.store import MemoryStore
+from noetl.store.postgres.database import Database
+from noetl.store.postgres.store import PostgresStore
 from tests.conformance.store_suite import (
     CallbacksSuite,
     CatalogSuite,
     ClaimsSuite,
     ExecutionsSuite,
+    HoldingSuite,
     LeasesSuite,
     LogSuite,
     OutboxSuite,
@@ -13,15 +16,25 @@ from tests.conformance.store_suite import (
     TimersSuite,
 )
 
-BACKENDS = {"memory": MemoryStore}
+BACKENDS = ("memory", "postgres")
 
 
-@pytest.fixture(params=sorted(BACKENDS))
-def store(request):
-    return BACKENDS[request.param]()
+@pytest.fixture(params=BACKENDS)
+async def store(request):
+    if request.param == "memory":
+        yield MemoryStore()
+        return
+    database = await Database.open(request.getfixturevalue("postgres_url"))
+    made = PostgresStore(database)
+    yield made
+    await made.close()
 
 
 class TestLog(LogSuite):
+    pass
+
+
+class TestHolding(HoldingSuite):
     pass
 
 

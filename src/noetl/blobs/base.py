@@ -53,7 +53,7 @@ class Blobs(Protocol):
 
     @property
     def name(self) -> str:
-        """The word for this store in references (`kv`, `disk`, `s3`, `gcs`)."""
+        """The word for this store in references (`kv`, `db`, `disk`, `s3`, `gcs`)."""
 
     async def put(self, key: str, data: bytes, *, media_type: str = JSON) -> None:
         """Keep bytes, all of them or none; what was there before is replaced."""

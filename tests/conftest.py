@@ -1,0 +1,3 @@
+"""The servers that tests share."""
+
+pytest_plugins = ["tests.servers.postgres", "tests.servers.nats"]

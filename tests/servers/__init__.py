@@ -1,0 +1,1 @@
+"""Real servers for tests: started on first use, stopped by their own ids."""
