@@ -6,20 +6,23 @@ The memory behind them is shared by all processes of a world and never fails its
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from noetl.bus.base import BusGone
 from tests.simulation.faults import Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
+    from noetl.bus.base import Letter
     from noetl.bus.memory import MemoryBus
     from noetl.store.memory.store import MemoryStore
     from tests.simulation.faults import Faults
 
 PARTS = (
     "log", "executions", "commands", "timers", "outbox", "catalog", "callbacks", "output",
+    "runtimes", "schedules", "tokens",
 )  # fmt: skip
 
 
@@ -49,6 +52,7 @@ class FlakyStore:
     def __init__(self, store: MemoryStore, process: Process) -> None:
         for part in PARTS:
             setattr(self, part, _Part(getattr(store, part), process))
+        self.roles = _Roles(store.roles, process)
 
 
 class _Part:
@@ -81,6 +85,55 @@ class _Part:
 
         self.__dict__[name] = call
         return call
+
+
+class _Roles:
+    """Roles that are lost now and then; whoever had one learns of it after somebody else has it."""
+
+    def __init__(self, inner: Any, process: Process) -> None:
+        self._inner = inner
+        self._process = process
+
+    @asynccontextmanager
+    async def lead(self, role: str) -> AsyncIterator[asyncio.Event]:
+        process = self._process
+        faults = process.faults
+        process.alive()
+        if faults.hits("store_fails"):
+            raise Unreachable(f"{role} cannot be asked for")
+        lost = asyncio.Event()
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._inner.lead(role))
+            process.alive()
+            losing = asyncio.create_task(self._lose(stack, lost))
+            try:
+                yield lost
+            finally:
+                losing.cancel()
+
+    async def _lose(self, stack: AsyncExitStack, lost: asyncio.Event) -> None:
+        faults = self._process.faults
+        rate = faults.rates.role_lost
+        if not rate:
+            return
+        await asyncio.sleep(faults.chance.expovariate(rate))
+        if not faults.rates.role_lost:  # the troubles are over
+            return
+        faults.note("role_lost")
+        await stack.aclose()
+        await asyncio.sleep(faults.chance.random() ** 3 * 10)
+        lost.set()
+
+    @asynccontextmanager
+    async def exclusive(self, key: str) -> AsyncIterator[None]:
+        process = self._process
+        process.alive()
+        await process.faults.dawdle("store_slow")
+        if process.faults.hits("store_fails"):
+            raise Unreachable(f"{key} cannot be asked for")
+        async with self._inner.exclusive(key):
+            process.alive()
+            yield
 
 
 class FlakyBlobs:
@@ -121,6 +174,9 @@ class FlakyBus:
         if faults.hits("bus_twice"):
             self._soon(self._inner.publish(subject, payload, f"{msg_id}/again"))
         return await self._inner.publish(subject, payload, msg_id)
+
+    async def publish_many(self, letters: Sequence[Letter]) -> int:
+        return sum([await self.publish(one.subject, one.payload, one.msg_id) for one in letters])
 
     async def tell(self, subject: str, payload: bytes) -> None:
         await self.reach()

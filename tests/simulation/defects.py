@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import msgspec
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
     from noetl.api.events import Report, Reported, Reports
     from noetl.server.app import Server
-    from noetl.store.base import Change
+    from noetl.store.base import Change, Outgoing
     from noetl.store.memory.store import MemoryStore
 
 
@@ -35,6 +37,7 @@ class _Store:
     def __init__(self, store: MemoryStore, **parts: Any) -> None:
         for part in PARTS:
             setattr(self, part, parts.get(part, getattr(store, part)))
+        self.roles = store.roles
 
 
 def over(store: MemoryStore, **parts: Any) -> Any:
@@ -48,7 +51,7 @@ def over(store: MemoryStore, **parts: Any) -> Any:
 class Trusting(Intake):
     """Takes every report as one of the current attempt, whoever sends it: it skips the fence."""
 
-    async def report(self, body: Reports) -> Reported:
+    async def report(self, body: Reports, *more: Any) -> Reported:
         """Rewrite who speaks before anyone looks."""
         worker_id = body.worker_id
         events = []
@@ -60,7 +63,7 @@ class Trusting(Intake):
             else:
                 events.append(report)
         return await super().report(
-            msgspec.structs.replace(body, worker_id=worker_id, events=tuple(events))
+            msgspec.structs.replace(body, worker_id=worker_id, events=tuple(events)), *more
         )
 
     @staticmethod
@@ -80,8 +83,10 @@ def no_fence(server: Server) -> None:
 class DoubleLog(Over):
     """Applies a commit a second time when it lost a race, as if nobody had written before."""
 
-    async def commit(self, changes: Sequence[Change]) -> frozenset[str]:
-        lost = await self.inner.commit(changes)
+    async def commit(
+        self, changes: Sequence[Change], delivered: Sequence[str] = ()
+    ) -> frozenset[str]:
+        lost = await self.inner.commit(changes, delivered)
         for change in changes:
             if change.execution_id in lost and change.expected_seq:
                 await self._again(change)
@@ -111,26 +116,43 @@ class DoubleLog(Over):
 class BlindLog(Over):
     """Says that every commit was written, also those that lost a race."""
 
-    async def commit(self, changes: Sequence[Change]) -> frozenset[str]:
-        await self.inner.commit(changes)
+    async def commit(
+        self, changes: Sequence[Change], delivered: Sequence[str] = ()
+    ) -> frozenset[str]:
+        await self.inner.commit(changes, delivered)
         return frozenset()
 
 
+def is_forgotten(item: Outgoing) -> bool:
+    """Every fifth message, whoever looks."""
+    return crc32(item.outgoing_id.encode()) % 5 == 0
+
+
 class LossyLog(Over):
-    """Forgets what a commit has to say to other runs, now and then."""
+    """Forgets some of what a commit has to say to other runs."""
 
-    def __init__(self, inner: Any) -> None:
-        super().__init__(inner)
-        self._count = 0
-
-    async def commit(self, changes: Sequence[Change]) -> frozenset[str]:
+    async def commit(
+        self, changes: Sequence[Change], delivered: Sequence[str] = ()
+    ) -> frozenset[str]:
         kept = []
         for change in changes:
-            self._count += bool(change.outgoing)
-            forgets = change.outgoing and self._count % 5 == 0
-            kept.append(msgspec.structs.replace(change, outgoing=()) if forgets else change)
-        done: frozenset[str] = await self.inner.commit(kept)
+            told = tuple(item for item in change.outgoing if not is_forgotten(item))
+            kept.append(msgspec.structs.replace(change, outgoing=told))
+        done: frozenset[str] = await self.inner.commit(kept, delivered)
         return done
+
+
+class LossyQueue(deque[Any]):
+    """Forgets the same ones in the memory of the server."""
+
+    def append(self, item: Outgoing) -> None:
+        if not is_forgotten(item):
+            super().append(item)
+
+
+def forgets(server: Server) -> None:
+    """Let a server forget messages."""
+    server.plane.signals.undelivered = LossyQueue()
 
 
 class LongLeases(Over):
@@ -150,7 +172,7 @@ DEFECTS: dict[str, Hooks] = {
         store=lambda store: over(store, log=BlindLog(store.log))
     ),
     "messages to other runs get lost": Hooks(
-        store=lambda store: over(store, log=LossyLog(store.log))
+        store=lambda store: over(store, log=LossyLog(store.log)), server=forgets
     ),
     "leases never end": Hooks(store=lambda store: over(store, commands=LongLeases(store.commands))),
 }

@@ -5,17 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
-from noetl.errors import NoetlError
+from noetl.store.errors import DatabaseGone
 
 
-class Unreachable(NoetlError):
+class Unreachable(DatabaseGone):
     """A backend did not answer; whether it did its work is not known."""
-
-    code = "unreachable"
-    status: ClassVar[int] = 503
-    retryable: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +30,8 @@ class Rates:
     wire_slow: float = 0.0
     slowest_s: float = 3.0
     blobs_fail: float = 0.0
+    role_lost: float = 0.0
+    """How often in a second a server that leads loses its role."""
 
 
 CALM = Rates()
@@ -79,6 +76,7 @@ def plan_of(seed: int) -> Plan:
         wire_slow=some(0.3),
         slowest_s=chance.choice([0.05, 0.5, 3.0, 8.0]),
         blobs_fail=some(0.05),
+        role_lost=random.Random(f"roles/{seed}").choice([0.0, 0.02, 0.1]),
     )
     return Plan(
         rates=rates,
@@ -126,8 +124,12 @@ class Faults:
         share = getattr(self.rates, name)
         if not share or self.chance.random() >= share:
             return False
-        self.count[name] = self.count.get(name, 0) + 1
+        self.note(name)
         return True
+
+    def note(self, name: str) -> None:
+        """Count a trouble."""
+        self.count[name] = self.count.get(name, 0) + 1
 
     async def dawdle(self, name: str) -> None:
         """Take some time, sometimes."""

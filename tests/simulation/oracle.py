@@ -16,6 +16,7 @@ from noetl.engine.program import prepare
 from noetl.engine.snapshot import dump
 from noetl.engine.state import State
 from noetl.engine.status import status_of
+from noetl.store.base import Listing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +65,7 @@ class Told:
 async def examine(world: World) -> Told:
     """Check a world that has come to rest, and tell what it came to."""
     must(not world.faulted, f"a process died by itself: {world.faulted!r}")
-    rows = await world.store.executions.listed(limit=10_000)
+    rows = await world.store.executions.listed(Listing(limit=10_000))
     known = {row.execution_id for row in rows}
     lost = [one for one in world.witness.accepted if one not in known]
     must(not lost, f"accepted runs are lost: {lost}")

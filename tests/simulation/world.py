@@ -27,6 +27,7 @@ from noetl.engine import events as ev
 from noetl.ids import Ids
 from noetl.server.app import Server, create_server
 from noetl.server.parts import ServerParts
+from noetl.store.base import Listing
 from noetl.store.memory.store import MemoryStore
 from noetl.worker.app import Worker, WorkerParts, create_worker
 from tests.simulation.backends import FlakyBlobs, FlakyBus, FlakyStore, Process
@@ -147,6 +148,7 @@ class World:
             ids=Ids(self.clock, self._machines),
             lease_s=self.plan.lease_s,
             inline_bytes=self.script.inline_bytes,
+            is_alone=self.plan.servers == 1,
         )
         server = create_server(parts)
         self.hooks.server(server)
@@ -249,7 +251,7 @@ class World:
     async def _all_ended(self) -> None:
         wanted = self.script.runs
         while self.loop.time() < max(self._moved_at, self.plan.chaos_s) + STUCK_S:
-            rows = await self.store.executions.listed(limit=10_000)
+            rows = await self.store.executions.listed(Listing(limit=10_000))
             has_all = len(self._started) == wanted
             if has_all and all(row.completed_at is not None for row in rows):
                 return
@@ -405,7 +407,7 @@ class World:
 
     async def places(self) -> dict[str, str]:
         """The place of every run, by its id."""
-        rows = await self.store.executions.listed(limit=10_000)
+        rows = await self.store.executions.listed(Listing(limit=10_000))
         return {row.execution_id: await self._place_of(row.execution_id) for row in rows}
 
     def _seen(self, path: str, body: bytes) -> None:

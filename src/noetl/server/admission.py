@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from noetl.engine import events as ev
 from noetl.server.errors import UnknownExecution
-from noetl.server.locks import Locks
 from noetl.server.posts import Post, Stamped
 
 if TYPE_CHECKING:
@@ -16,21 +15,26 @@ if TYPE_CHECKING:
     from noetl.engine.state import State
     from noetl.server.ingest import Ingest
     from noetl.server.programs import Programs
-    from noetl.store.base import ExecutionRow, Executions
+    from noetl.store.base import ExecutionRow, Executions, Roles
+
+START_TIMER: Final = "start:run"
+"""The timer of a run that begins later."""
 
 
 class Admissions:
     """Lets queued runs begin."""
 
-    def __init__(self, executions: Executions, programs: Programs, ingest: Ingest) -> None:
+    def __init__(
+        self, executions: Executions, programs: Programs, ingest: Ingest, roles: Roles
+    ) -> None:
         self._executions = executions
         self._programs = programs
         self._ingest = ingest
-        self._locks = Locks()
+        self._roles = roles
 
     def held(self, key: str) -> AbstractAsyncContextManager[None]:
-        """Hold a key while its runs are counted and one is started."""
-        return self._locks.of(key)
+        """Hold a key, among all servers, while its runs are counted and one is started."""
+        return self._roles.exclusive(f"concurrency:{key}")
 
     async def counted(self, key: str) -> tuple[list[ExecutionRow], list[ExecutionRow]]:
         """The runs of a key that are under way, and those that wait; oldest first."""
@@ -45,11 +49,43 @@ class Admissions:
             if not queued:
                 return
             room = await self._limit(queued[0].catalog_id) - len(running)
-            for row in queued[: max(0, room)]:
+            admitted: set[str] = set()
+            for row in queued:
+                if len(admitted) >= room:
+                    return
                 try:
-                    await self._ingest.post(Post(row.execution_id, _admitting(key)))
+                    await self._ingest.post(Post(row.execution_id, _admitting(key, admitted)))
                 except UnknownExecution:
                     continue  # a run that is no longer kept
+
+    async def begin(self, execution_id: str) -> bool:
+        """Let a run whose time has come begin, or wait for its key; false when it does not wait."""
+        row = await self._executions.get(execution_id)
+        if row is None:
+            return False
+        key = row.concurrency_key
+        if key is None:
+            return await self._begin(execution_id, "", may_begin=True)
+        async with self.held(key):
+            running, _ = await self.counted(key)
+            room = await self._limit(row.catalog_id) - len(running)
+            # Without room there is a run that holds the key, and its end admits this one.
+            return await self._begin(execution_id, key, may_begin=room > 0)
+
+    async def _begin(self, execution_id: str, key: str, *, may_begin: bool) -> bool:
+        begun: list[str] = []
+
+        def make(state: State) -> Iterator[Stamped]:
+            begun.clear()
+            if START_TIMER not in state.timers or state.is_paused:
+                return
+            begun.append(execution_id)
+            yield Stamped(ev.TimerFired(timer_key=START_TIMER), has_more=may_begin)
+            if may_begin:
+                yield Stamped(ev.ExecutionAdmitted(concurrency_key=key))
+
+        await self._ingest.post(Post(execution_id, make))
+        return bool(begun)
 
     async def _limit(self, catalog_id: str) -> int:
         playbook = (await self._programs.get(catalog_id)).playbook
@@ -57,9 +93,11 @@ class Admissions:
         return spec.concurrency.limit if spec and spec.concurrency else 1
 
 
-def _admitting(key: str) -> Callable[[State], Iterator[Stamped]]:
+def _admitting(key: str, admitted: set[str]) -> Callable[[State], Iterator[Stamped]]:
     def make(state: State) -> Iterator[Stamped]:
-        if state.is_queued and state.terminal is None:
+        admitted.discard(state.execution_id)  # a commit before this one may have lost a race
+        if state.is_queued and state.terminal is None and START_TIMER not in state.timers:
+            admitted.add(state.execution_id)
             yield Stamped(ev.ExecutionAdmitted(concurrency_key=key))
 
     return make

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from noetl.engine import events as ev
 from noetl.engine.fork import must_fit, position, snapshot_at
+from noetl.ids import parse
 from noetl.server.errors import UnknownExecution
-from noetl.server.execute import Wanted
+from noetl.server.wanted import Wanted
 
 if TYPE_CHECKING:
     from noetl.api.executions import Fork, Rerun, Started
@@ -28,11 +29,11 @@ class Repeats:
         self._programs = programs
         self._runs = runs
 
-    async def rerun(self, execution_id: str, body: Rerun) -> Started:
+    async def rerun(self, execution_id: str, body: Rerun, account: str = "local") -> Started:
         """Start the same playbook again, with the same workload unless another is given."""
         start = await self._start_of(execution_id)
         entry = await self._version(start, body.version)
-        wanted = _like(start, entry)
+        wanted = _like(start, entry, account)
         wanted.rerun_of = execution_id
         if body.payload is None:
             wanted.workload = start.workload
@@ -40,16 +41,18 @@ class Repeats:
             wanted.payload = body.payload
         return await self._runs.start(wanted)
 
-    async def fork(self, execution_id: str, body: Fork) -> Started:
+    async def fork(self, execution_id: str, body: Fork, account: str = "local") -> Started:
         """Start a run in the state that another one had."""
         start = await self._start_of(execution_id)
         log = await self._log(execution_id)
-        seq = position(log, seq=body.from_seq, event_id=body.from_event_id, step=body.from_step)
+        seq = position(
+            log, seq=body.from_seq, event_id=_id(body.from_event_id), step=body.from_step
+        )
         snapshot = snapshot_at(await self._programs.get(start.catalog_id), log, seq)
         entry = await self._version(start, body.version)
         must_fit(snapshot, await self._programs.get(entry.catalog_id))
         source = {"execution_id": execution_id, "seq": seq}
-        wanted = _like(start, entry)
+        wanted = _like(start, entry, account)
         wanted.forked_from = source
         if body.payload is None:
             wanted.workload = start.workload
@@ -86,11 +89,16 @@ class Repeats:
         return await self._runs.resolve(start.path, None, version)
 
 
-def _like(start: ev.PlaybookStarted, entry: CatalogEntry) -> Wanted:
+def _id(event_id: str | int | None) -> str | None:
+    return None if event_id is None else parse(event_id)
+
+
+def _like(start: ev.PlaybookStarted, entry: CatalogEntry, account: str) -> Wanted:
     return Wanted(
         catalog_id=entry.catalog_id,
         pool=start.pool,
         priority=start.priority,
         labels=start.labels,
         trigger={"kind": "api"},
+        created_by=account,
     )

@@ -3,43 +3,48 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
-from starlette.applications import Starlette
-
-from noetl.errors import NoetlError
-from noetl.server.loops import deliver, hints, leases, timers
+from noetl.server.door import Door
+from noetl.server.loops import LOOPS
+from noetl.server.loops.kept import kept_up
 from noetl.server.plane import wire
-from noetl.server.problems import refused
-from noetl.server.routes import catalog, commands, events, executions, results, runtime
+from noetl.server.routes import catalog, commands, events, executions, health, results, runtime
+from noetl.server.vitals import Vitals
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Sequence
     from types import TracebackType
+
+    from starlette.routing import Route
 
     from noetl.server.parts import ServerParts
     from noetl.server.plane import Plane
     from noetl.store.base import ExecutionRow
 
-RETRY_S: Final = 1.0
-
 
 class Server:
     """One server process; `async with` runs its ingest and its loops."""
 
-    def __init__(self, plane: Plane) -> None:
+    def __init__(self, plane: Plane, vitals: Vitals, more: Sequence[Route] = ()) -> None:
         self.plane = plane
-        self.asgi = Starlette(
-            routes=[
+        self.vitals = vitals
+        self.asgi = Door(
+            [
                 *events.routes(plane),
                 *commands.routes(plane),
                 *executions.routes(plane),
                 *catalog.routes(plane),
                 *results.routes(plane),
                 *runtime.routes(plane),
-            ],
-            exception_handlers={404: refused, 405: refused},
+                *health.routes(plane, vitals),
+                *more,
+            ]
         )
+        self.watched = Door(health.watched(plane, vitals))
+        """What the metrics port answers."""
+        writes = (route for route in self.asgi.routes if "GET" not in (route.methods or ()))
+        plane.metrics.open_endpoints(sorted({route.path for route in writes}))
         self._group: asyncio.TaskGroup | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -50,10 +55,7 @@ class Server:
         plane = self.plane
         for name, work in (
             ("ingest", plane.ingest.run()),
-            ("timers", _kept_up(timers.run, plane)),
-            ("leases", _kept_up(leases.run, plane)),
-            ("hints", _kept_up(hints.run, plane)),
-            ("deliver", _kept_up(deliver.run, plane)),
+            *((name, kept_up(loop, plane)) for name, loop in LOOPS.items()),
         ):
             self._tasks.append(self._group.create_task(work, name=name))
         return self
@@ -74,6 +76,23 @@ class Server:
                 await group.__aexit__(kind, error, trace)
             else:  # what the body raised is its own and goes out as it is
                 await group.__aexit__(None, None, None)
+
+    async def stop(self) -> None:
+        """End loops and ingest now; whoever waits for work is answered that there is none."""
+        await self.__aexit__(None, None, None)
+
+    async def drain(self, seconds: float) -> bool:
+        """Take on nothing new and let what was begun end; whether it did in time."""
+        access = self.plane.access
+        self.vitals.is_draining = True
+        self.plane.streams.drain()
+        access.closing.set()
+        try:
+            async with asyncio.timeout(seconds):
+                await access.emptied(lambda: sum(1 for _ in self.plane.handout.parked()))
+        except TimeoutError:
+            return False
+        return True
 
     def watch(self, execution_id: str) -> asyncio.Event:
         """An event that is set by every commit of a run; give it back with `unwatch`."""
@@ -97,17 +116,6 @@ class Server:
             self.unwatch(execution_id, watcher)
 
 
-async def _kept_up(loop: Callable[[Plane], Awaitable[None]], plane: Plane) -> None:
-    """Run a loop; what is worth another try is tried again, anything else is its death."""
-    while True:
-        try:
-            await loop(plane)
-        except NoetlError as fault:
-            if not fault.retryable:
-                raise
-            await asyncio.sleep(RETRY_S)
-
-
-def create_server(parts: ServerParts) -> Server:
+def create_server(parts: ServerParts, vitals: Vitals | None = None) -> Server:
     """A server on the given parts."""
-    return Server(wire(parts))
+    return Server(wire(parts), vitals or Vitals(parts.clock))

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from noetl.api.commands import Beat, Claimed, Skipped
+import msgspec
+
+from noetl.api.commands import Beat, Claimed, Extended, Held, Release, Skipped
 from noetl.engine import events as ev
 from noetl.errors import NoetlError
+from noetl.server.access import LOCAL, own_pool
 from noetl.server.errors import Conflict, UnknownCommand
 from noetl.server.handout import is_held
 from noetl.server.moments import from_now, seconds_until
+from noetl.server.plain import id_of_command
 from noetl.server.posts import Ask, Post, Stamped
 from noetl.server.reports import find_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from noetl.api.commands import Claim, Command, Heartbeat, Held, Release
+    from noetl.api.commands import Claim, Command, Heartbeat, HeldOne
     from noetl.clock import Clock
     from noetl.engine.state import State
+    from noetl.server.access import Caller
     from noetl.server.handout import HandOut
     from noetl.server.ingest import Ingest
     from noetl.server.workers import Workers
-    from noetl.store.base import CommandRow, Commands
+    from noetl.store.base import CommandRow, Store
 
 MOST_SLOTS: Final = 64
 MOST_WAIT_S: Final = 20.0
@@ -36,21 +41,23 @@ class Claims:
         self,
         ingest: Ingest,
         handout: HandOut,
-        commands: Commands,
+        store: Store,
         workers: Workers,
         clock: Clock,
     ) -> None:
         self._ingest = ingest
         self._handout = handout
-        self._commands = commands
+        self._commands = store.commands
+        self._log = store.log
         self._workers = workers
         self._clock = clock
 
-    async def claim(self, body: Claim) -> Claimed:
+    async def claim(self, body: Claim, caller: Caller = LOCAL) -> Claimed:
         """Commands of a pool, or the named ones; parked while there are none."""
+        own_pool(caller, body.pool)
         self._workers.seen(body.worker_id, body.pool, body.free_slots)
         if body.event_ids:
-            return await self._claim_named(body)
+            return await self._claim_named(body, caller)
         slots = max(1, min(body.free_slots, MOST_SLOTS))
         ask = Ask(body.worker_id, body.pool, slots, frozenset(body.exclude_kinds))
         wait_s = max(0.0, min(body.wait_seconds, MOST_WAIT_S))
@@ -58,22 +65,24 @@ class Claims:
         self._workers.seen(body.worker_id)
         return Claimed(claimed=tuple(ask.given))
 
-    async def _claim_named(self, body: Claim) -> Claimed:
+    async def _claim_named(self, body: Claim, caller: Caller) -> Claimed:
         claimed: list[Command] = []
         skipped: list[Skipped] = []
         for event_id in body.event_ids:
             try:
-                claimed.append(await self.claim_one(event_id, body.worker_id))
+                claimed.append(await self.claim_one(event_id, body.worker_id, caller))
             except NoetlError as refusal:
-                skipped.append(Skipped(event_id=event_id, code=refusal.code))
+                if refusal.retryable:
+                    raise
+                skipped.append(Skipped(event_id=str(event_id), code=refusal.code))
         return Claimed(claimed=tuple(claimed), skipped=tuple(skipped))
 
-    async def claim_one(self, event_id: str, worker_id: str) -> Command:
+    async def claim_one(
+        self, event_id: str | int, worker_id: str, caller: Caller = LOCAL
+    ) -> Command:
         """The command that a hint names, or why it cannot be had."""
         self._workers.seen(worker_id)
-        row = await self._commands.get(_id_of(event_id))
-        if row is None:
-            raise UnknownCommand(f"there is no command {event_id}")
+        row = await self._row(event_id, caller)
         if row.attempt > 1:
             self._handout.remember(row.command_id, row.attempt, row.checkpoint)
         given: list[Command] = []
@@ -106,6 +115,47 @@ class Claims:
         await self._ingest.post(Post(row.execution_id, make))
         return given[0]
 
+    async def _row(self, event_id: str | int, caller: Caller) -> CommandRow:
+        row = await self._commands.get(id_of_command(event_id))
+        if row is None:
+            raise UnknownCommand(f"there is no command {event_id}")
+        own_pool(caller, row.pool or "")
+        return row
+
+    async def command(self, event_id: str, caller: Caller = LOCAL) -> dict[str, Any]:
+        """A command as it stands, open or closed."""
+        row = await self._row(event_id, caller)
+        recorded = await self._log.find(row.execution_id, row.command_id)
+        issued = None if recorded is None else recorded.event
+        if not isinstance(issued, ev.CommandIssued):
+            raise UnknownCommand(f"there is no command {event_id}")
+        is_running = row.status == "CLAIMED" and row.started_at is not None
+        return {
+            "status": "RUNNING" if is_running else row.status,
+            "event_id": row.command_id,
+            "execution_id": row.execution_id,
+            "command_id": row.command_id,
+            "command_key": row.command_key,
+            "node_id": row.command_key,
+            "node_name": row.step,
+            "action": row.kind,
+            "attempt": row.attempt,
+            "max_attempts": row.max_attempts,
+            "pool": row.pool,
+            "priority": row.priority,
+            "worker_id": row.worker_id,
+            "lease_until": row.lease_until,
+            "started_at": row.started_at,
+            "idempotency_key": issued.idempotency_key,
+            "iteration": issued.index,
+            "context": {
+                "tool": {"kind": issued.kind},
+                "bindings": issued.bindings,
+                "refs": msgspec.to_builtins(issued.refs),
+            },
+            "meta": {"visit": issued.visit, "total": issued.total},
+        }
+
     def _taken(self, row: CommandRow) -> Conflict:
         if row.lease_until is None:
             return Conflict("the command is not claimable now", code="active_claim", retry_after=1)
@@ -117,36 +167,78 @@ class Claims:
             retry_after=round(rest),
         )
 
-    async def heartbeat(self, body: Heartbeat) -> Beat:
+    async def heartbeat(self, body: Heartbeat, *, is_draining: bool = False) -> Beat:
         """Extend the leases of a worker; what it no longer holds is lost, or to be stopped."""
         self._workers.seen(body.worker_id, free_slots=body.free_slots)
         until = from_now(self._clock, self._handout.lease_s)
-        held = [(item.command_id, item.attempt) for item in body.commands]
-        extended = await self._commands.extend(body.worker_id, held, until)
+        held = {id_of_command(item.command_id): item for item in body.commands}
+        extended: list[str] = []
+        if held:
+            asked = [(command_id, item.attempt) for command_id, item in held.items()]
+            extended = await self._commands.extend(body.worker_id, asked, until)
         kept = set(extended)
-        for item in body.commands:
-            if item.checkpoint is not None and item.command_id in kept:
-                await self._commands.keep(item.command_id, item.attempt, item.checkpoint)
         lost: list[str] = []
         stopped: list[str] = []
-        for item in body.commands:
-            if item.command_id not in kept:
-                row = await self._commands.get(item.command_id)
-                is_open = row is not None and row.status in _OPEN
-                (lost if is_open else stopped).append(item.command_id)
+        for command_id, item in held.items():
+            if command_id in kept:
+                if item.checkpoint is not None:
+                    await self._commands.keep(command_id, item.attempt, item.checkpoint)
+                continue
+            row = await self._commands.get(command_id)
+            is_open = row is not None and row.status in _OPEN
+            (lost if is_open else stopped).append(command_id)
         return Beat(
             extended=tuple(extended),
             lost=tuple(lost),
             cancel=tuple(stopped),
+            drain=is_draining,
             pressure=self._ingest.pressure,
         )
+
+    async def heartbeat_one(self, event_id: str, body: HeldOne, caller: Caller = LOCAL) -> Extended:
+        """Extend one lease, or say why it cannot be had any longer."""
+        row = await self._row(event_id, caller)
+        self._workers.seen(body.worker_id)
+        until = from_now(self._clock, self._handout.lease_s)
+        asked = [(row.command_id, body.attempt)]
+        if await self._commands.extend(body.worker_id, asked, until):
+            if body.checkpoint is not None:
+                await self._commands.keep(row.command_id, body.attempt, body.checkpoint)
+            return Extended(lease_until=until)
+        if row.status in _OPEN:
+            raise Conflict(
+                f"worker {body.worker_id} does not hold attempt {body.attempt}; "
+                f"attempt {row.attempt} is {row.status}",
+                code="stale_attempt",
+            )
+        raise Conflict(f"command {row.command_id} is {row.status}", code="already_terminal")
+
+    async def release_one(self, event_id: str, body: HeldOne, caller: Caller = LOCAL) -> None:
+        """Give one command back."""
+        row = await self._row(event_id, caller)
+        held = Held(command_id=row.command_id, attempt=body.attempt, checkpoint=body.checkpoint)
+        await self.release(Release(worker_id=body.worker_id, commands=(held,), reason=body.reason))
+
+    async def release_all(self, worker_id: str) -> int:
+        """Give back whatever a worker holds: it has left."""
+        held = tuple(
+            Held(
+                command_id=row.command_id,
+                attempt=row.attempt,
+                is_started=row.started_at is not None,
+            )
+            for row in await self._commands.of_worker(worker_id)
+        )
+        if held:
+            await self.release(Release(worker_id=worker_id, commands=held, reason="left"))
+        return len(held)
 
     async def release(self, body: Release) -> None:
         """Commands that a worker gives back are claimable at once; this is no loss."""
         self._workers.seen(body.worker_id)
         posts = []
         for item in body.commands:
-            row = await self._commands.get(item.command_id)
+            row = await self._commands.get(id_of_command(item.command_id))
             if row is not None:
                 make = _returning(item, body.worker_id, self._handout)
                 posts.append(Post(row.execution_id, make))
@@ -158,26 +250,24 @@ def _returning(
     item: Held, worker_id: str, handout: HandOut
 ) -> Callable[[State], Iterator[Stamped]]:
     def make(state: State) -> Iterator[Stamped]:
-        command = find_command(state, item.command_id)
+        command = find_command(state, str(item.command_id))
         if command is None or not is_held(command, worker_id) or command.attempt != item.attempt:
             return
-        handout.remember(item.command_id, item.attempt + 1, item.checkpoint)
+        # What no tool has seen is the same attempt still; a start that was told is believed.
+        is_untouched = not item.is_started and command.status == "CLAIMED"
+        attempt = command.attempt if is_untouched else command.attempt + 1
+        handout.remember(command.id, attempt, item.checkpoint)
         yield Stamped(
             ev.CommandResumed(
                 step=command.step,
                 command_key=command.key,
-                attempt=command.attempt + 1,
+                attempt=attempt,
                 checkpoint=command.checkpoint if item.checkpoint is None else item.checkpoint,
                 awaited=command.awaited,
             )
         )
 
     return make
-
-
-def _id_of(event_id: str) -> str:
-    parts = event_id.split(":")
-    return parts[2] if len(parts) > 2 else event_id  # noqa: PLR2004 - execution, step, id
 
 
 def _gone(state: State, row: CommandRow) -> Conflict:

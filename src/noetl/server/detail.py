@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from noetl.api.executions import Events, Execution
-from noetl.engine.rows import to_row
+from noetl.api.executions import Execution
 from noetl.engine.why import why
 from noetl.server.errors import NotFound, UnknownExecution
+from noetl.server.listing import counts, duration_ms, split_result
 from noetl.server.signals import sleep_until
 
 if TYPE_CHECKING:
@@ -44,10 +44,13 @@ class Details:
         self._large = large
         self._workers = workers
 
-    async def execution(self, execution_id: str) -> Execution:
-        """One run."""
+    async def execution(self, execution_id: str, *, with_state: bool = True) -> Execution:
+        """One run: its row and, when it is wanted, what only the state tells."""
         row = await self.row(execution_id)
-        state = await self.state(row)
+        state = await self.state(row) if with_state else None
+        result, reference = split_result(row.result)
+        if state is not None:
+            result, reference = state.result, _plain(state.reference)
         return Execution(
             execution_id=row.execution_id,
             status=row.status,
@@ -58,24 +61,28 @@ class Details:
             started_at=row.started_at,
             updated_at=row.updated_at,
             completed_at=row.completed_at,
+            duration_ms=duration_ms(row),
             parent_execution_id=row.parent_execution_id,
             current_steps=row.current_steps,
             progress=row.progress,
-            workload=state.workload,
-            ctx=_plain(state.ctx),
-            result=state.result,
-            reference=_plain(state.reference),
-            error=_plain(state.failure) if state.terminal == "FAILED" else None,
-            failed_steps=tuple(state.failed_steps),
-            steps={
-                name: _step(state.steps[name])
-                for name in state.program.steps
-                if name in state.steps
-            },
+            steps=counts(row),
+            event_count=row.last_seq,
+            pending_commands=row.pending_commands,
+            priority=row.priority,
+            workload=row.workload,
+            ctx={} if state is None else _plain(state.ctx),
+            result=result,
+            reference=reference,
+            error=row.error,
+            failed_steps=() if state is None else tuple(state.failed_steps),
+            step_states={} if state is None else _steps(state),
             last_seq=row.last_seq,
             rerun_of=row.rerun_of,
             forked_from=row.forked_from,
             labels=row.labels,
+            trace=row.trace,
+            created_by=row.created_by,
+            tenant_id=row.tenant_id,
         )
 
     async def row(self, execution_id: str) -> ExecutionRow:
@@ -104,21 +111,11 @@ class Details:
             self._signals.unwatch(row.execution_id, watcher)
         return await self.row(row.execution_id)
 
-    async def events(self, execution_id: str, after: int, limit: int) -> Events:
-        """A page of the log."""
-        row = await self.row(execution_id)
-        page = await self._store.log.read(execution_id, after, limit)
-        last = page[-1].seq if page else after
-        return Events(
-            items=tuple(to_row(item) for item in page),
-            last_seq=row.last_seq,
-            next_cursor=str(last) if len(page) == limit and last < row.last_seq else None,
-        )
-
     async def why(self, execution_id: str) -> dict[str, Any]:
         """What a run waits for, with the workers that could do it."""
         row = await self.row(execution_id)
-        reasons = [self._told(item) for item in why(await self.state(row))]
+        state = await self.state(row)
+        reasons = [await self._told(item) for item in why(state) if _is_of(state, item)]
         summary = "; ".join(str(item.get("detail", item.get("code", ""))) for item in reasons)
         return {
             "execution_id": execution_id,
@@ -127,12 +124,14 @@ class Details:
             "reasons": reasons,
         }
 
-    def _told(self, reason: dict[str, Any]) -> dict[str, Any]:
+    async def _told(self, reason: dict[str, Any]) -> dict[str, Any]:
         """A reason under its outward code, with the workers that could do something about it."""
         told = {**reason, "code": _CODES.get(reason["code"], reason["code"])}
+        if reason.get("kind") == "start":
+            told["code"] = "start_delayed"
         pool = reason.get("pool")
         if reason["code"] == "unclaimed" and isinstance(pool, str):
-            live = len(self._workers.live(pool))
+            live = len(await self._workers.live(pool))
             told["code"] = "queue_backlog" if live else "waiting_for_worker"
             told["live_workers"] = live
             told["detail"] = f"pool `{pool}` has {live} live workers"
@@ -150,6 +149,15 @@ class Details:
         if result.reference is not None:
             return await self._large.value(result.reference)
         return _plain(result.data)
+
+
+def _is_of(state: State, reason: dict[str, Any]) -> bool:
+    """A run that waits for its time waits for no other run."""
+    return reason["code"] != "concurrency_queue" or state.concurrency_key is not None
+
+
+def _steps(state: State) -> dict[str, Any]:
+    return {name: _step(state.steps[name]) for name in state.program.steps if name in state.steps}
 
 
 def _step(step: StepState) -> dict[str, Any]:

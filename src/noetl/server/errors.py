@@ -132,3 +132,53 @@ class RaceLost(NoetlError):
     code = "version_conflict"
     status: ClassVar[int] = 409
     retryable: ClassVar[bool] = True
+
+
+class AuthRequired(NoetlError):
+    """The request says not, or not credibly, whose it is."""
+
+    code = "auth_required"
+    status: ClassVar[int] = 401
+
+
+class RateLimited(NoetlError):
+    """Too many requests of one kind in a short while."""
+
+    code = "rate_limited"
+    status: ClassVar[int] = 429
+    retryable: ClassVar[bool] = True
+
+    def __init__(self, message: str, *, hint: str = "", retry_after: float = 1.0) -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after = retry_after
+
+
+class InternalTokenUnset(NoetlError):
+    """Internal routes are closed: the server was given no internal token."""
+
+    code = "internal_token_unset"
+    status: ClassVar[int] = 503
+    retryable: ClassVar[bool] = True
+    retry_after: ClassVar[float] = 5.0
+
+
+class RequestTimeout(NoetlError):
+    """The request took longer than it may."""
+
+    code = "timeout"
+    status: ClassVar[int] = 408
+    retryable: ClassVar[bool] = True
+
+
+class BadMediaType(NoetlError):
+    """The body is of a kind, or packed in a way, that the route does not read."""
+
+    code = "bad_media_type"
+    status: ClassVar[int] = 415
+
+
+class HeadersTooLarge(NoetlError):
+    """The headers are over their limit."""
+
+    code = "headers_too_large"
+    status: ClassVar[int] = 431

@@ -15,11 +15,13 @@ from noetl.api.commands import Command as Body
 from noetl.api.commands import CommandContext
 from noetl.clock import rfc3339
 from noetl.engine import events as ev
+from noetl.server.pending import Pending
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from datetime import datetime
 
+    from noetl.clock import Clock
     from noetl.engine.state import Command, State
     from noetl.server.posts import Ask
     from noetl.server.turn import Turn
@@ -62,7 +64,8 @@ class _Candidate:
 class HandOut:
     """Gives claimable commands to workers."""
 
-    def __init__(self, commands: Commands, lease_s: float) -> None:
+    def __init__(self, commands: Commands, clock: Clock, lease_s: float) -> None:
+        self.pending = Pending(commands, clock)
         self._commands = commands
         self.lease_s = lease_s
         self._checkpoints: OrderedDict[tuple[str, int], Any] = OrderedDict()
@@ -101,6 +104,7 @@ class HandOut:
                 await self._held_already(batch, ask)
             if ask.slots > 0:
                 asking.setdefault(ask.pool, []).append(ask)
+        self._dismiss(batch)
         fresh = _fresh(batch)
         for pool in {**asking, **fresh}:
             asks = asking.get(pool, [])
@@ -111,6 +115,20 @@ class HandOut:
             if asks and candidates:
                 candidates.sort(key=lambda item: (-item.priority, item.rank))
                 await self._serve(batch, asks, candidates)
+
+    def _dismiss(self, batch: Batch) -> None:
+        """Let go of the parked requests of workers that were just lost.
+
+        Nobody may be at the other end, and what they have lost must not go back to them.
+        """
+        turns = batch.turns.values()
+        lost = {stop.worker_id for turn in turns for stop in turn.stopped if not stop.is_over}
+        if not lost:
+            return
+        for ask in [ask for ask in self.parked() if ask.worker_id in lost]:
+            self.close(ask)
+            if ask.work is not None and not ask.work.done.done():
+                ask.work.done.set_result(None)  # one that lives asks again
 
     async def _held_already(self, batch: Batch, ask: Ask) -> None:
         """A repeated request is answered with what its worker was given and has not started."""
@@ -128,20 +146,21 @@ class HandOut:
 
     async def _waiting(self, batch: Batch, pool: str, asks: list[Ask]) -> list[_Candidate]:
         """What the pool had before this batch."""
-        old = ""
+        old = rfc3339(batch.moment - OLD_AFTER)
         found: dict[str, _Candidate] = {}
         for exclude in {ask.exclude: None for ask in asks}:
             slots = sum(ask.slots for ask in asks if ask.exclude == exclude)
-            for row in await self._commands.pending(pool, slots + _SPARE, sorted(exclude)):
-                old = old or rfc3339(batch.moment - OLD_AFTER)
+            waiting, rows = await self.pending.of(pool, slots + _SPARE, exclude)
+            for row in rows:
                 if row.attempt > 1:
                     self.remember(row.command_id, row.attempt, row.checkpoint)
-                found[row.command_id] = _Candidate(
-                    row.execution_id,
-                    row.command_id,
-                    row.kind,
-                    row.priority,
-                    _OLD if row.available_at < old else _YOUNG,
+            for item in waiting:
+                found[item.command_id] = _Candidate(
+                    item.execution_id,
+                    item.command_id,
+                    item.kind,
+                    item.priority,
+                    _OLD if item.available_at < old else _YOUNG,
                 )
         return list(found.values())
 
@@ -150,10 +169,13 @@ class HandOut:
         for item in candidates:
             if not any(ask.slots > 0 for ask in asks):
                 return
+            ask = next((one for one in asks if one.wants(item.kind)), None)
+            if ask is None:
+                continue
             turn = await batch.turn(item.execution_id)
             command = None if turn is None else claimable(turn.state, item.command_id)
-            ask = next((one for one in asks if one.wants(item.kind)), None)
-            if turn is None or command is None or ask is None:
+            if turn is None or command is None:
+                self.pending.drop(item.command_id)
                 continue
             ask.given.append(self.claim(turn, command, ask.worker_id, until, item.cause))
             ask.slots -= 1

@@ -21,22 +21,26 @@ from noetl.server.cache import begun
 from noetl.server.errors import Draining, PoolSaturated, RaceLost, UnknownExecution
 from noetl.server.handout import Batch
 from noetl.server.moments import from_now
+from noetl.server.pending import Waiting
 from noetl.server.posts import Post, Stamped, Work
-from noetl.server.signals import Hint
+from noetl.server.signals import EVENTS, Hint
 from noetl.server.turn import MOST_DEFECTS, Turn
+from noetl.store.base import Outgoing
 from noetl.store.views import Past, change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractAsyncContextManager
 
     from noetl.clock import Clock
     from noetl.engine.state import State
     from noetl.server.cache import Cache, Entry
     from noetl.server.handout import HandOut
+    from noetl.server.noted import Notes
     from noetl.server.posts import Ask
     from noetl.server.signals import Signals
     from noetl.server.turn import Tools
-    from noetl.store.base import Change, Store
+    from noetl.store.base import Change, Commit, Store
 
 MOST_QUEUED: Final = 4_096
 MOST_TAKEN: Final = 512
@@ -46,6 +50,8 @@ MOST_LOSSES: Final = 8
 SNAPSHOT_EVERY: Final = 1_000
 BYTES_PER_EVENT: Final = 8
 RETRY_DEFECT_S: Final = 30.0
+RETRY_S: Final = 1.0
+"""After which a run is looked at again whose commit failed and for which nobody asks."""
 _log: Final = logging.getLogger(__name__)
 
 
@@ -61,7 +67,11 @@ class Ingest:
         *,
         handout: HandOut,
         signals: Signals,
+        notes: Notes,
+        publishes: bool = False,
     ) -> None:
+        self._notes = notes
+        self._publishes = publishes
         self._store = store
         self._cache = cache
         self._tools = tools
@@ -70,6 +80,8 @@ class Ingest:
         self._signals = signals
         self._queue: deque[Work] = deque()
         self._again: deque[Post] = deque()
+        self._unlucky: deque[Post] = deque()
+        """Posts that have lost too many races."""
         self._stumbles: dict[str, tuple[str, int]] = {}
         """Runs whose last post met a defect: which one, and how often in a row."""
         self._wake = asyncio.Event()
@@ -123,6 +135,15 @@ class Ingest:
         self._again.append(Post(execution_id, _nothing))
         self._wake.set()
 
+    def look(self) -> None:
+        """Ask the store again for the requests that wait: another server may have work for them."""
+        waiting = {ask.pool: ask.work for ask in self._handout.parked() if ask.work is not None}
+        for work in waiting.values():
+            if not work.posts and work not in self._queue:
+                self._queue.append(work)
+        if waiting:
+            self._wake.set()
+
     def _enqueue(self, work: Work) -> None:
         if self._is_draining:
             raise Draining("the server is stopping")
@@ -142,8 +163,10 @@ class Ingest:
             while True:
                 await self._wake.wait()
                 self._wake.clear()
-                while self._queue or self._again:
+                while self._queue or self._again or self._unlucky:
                     await self._batch()
+                    while self._unlucky:
+                        await self._alone(self._unlucky.popleft())
                     await asyncio.sleep(0)  # let those who were answered queue their next request
         finally:
             self._drain()
@@ -158,14 +181,41 @@ class Ingest:
                 _answer(ask.work)
 
     async def _batch(self) -> None:
-        moment = self._clock.now()
-        batch = Batch(moment, rfc3339(moment), self._opened)
+        """One commit of what is queued."""
+        self._notes.metrics.ingest_queue_depth.set(len(self._queue))
         works = self._taken()
         again, self._again = self._again, deque()
         posts = [*again, *(post for work in works for post in work.posts)]
+        await self._done(works, posts)
+
+    async def _alone(self, post: Post) -> None:
+        """Write a post that has lost too often, while nobody else may write to its run.
+
+        Its request gets no work with it: the runs of that work are not held.
+        """
+        await self._done([], [post], self._store.log.holding(post.execution_id))
+
+    async def _done(
+        self,
+        works: list[Work],
+        posts: list[Post],
+        holding: AbstractAsyncContextManager[Commit] | None = None,
+    ) -> None:
+        """Fill a batch, commit it, answer; what fails is the answer of its requests."""
+        moment = self._clock.now()
+        batch = Batch(moment, rfc3339(moment), self._opened)
         try:
-            await self._fill(batch, posts, works)
-            await self._commit(batch, works, posts)
+            if holding is None:
+                await self._fill(batch, posts)
+                await self._hand_out(batch, works, posts)
+                changes, lost = await self._write(batch, self._store.log.commit)
+            else:
+                async with holding as commit:
+                    self._cache.drop(posts[0].execution_id)
+                    await self._fill(batch, posts)
+                    changes, lost = await self._write(batch, commit)
+            await self._conclude(batch, changes, lost)
+            self._finish(batch, works, posts)
         except asyncio.CancelledError:
             for work in works:
                 _fail(work, Draining("the server is stopping"))
@@ -183,7 +233,7 @@ class Ingest:
             works.append(work)
         return works
 
-    async def _fill(self, batch: Batch, posts: list[Post], works: list[Work]) -> None:
+    async def _fill(self, batch: Batch, posts: list[Post]) -> None:
         weight = 0
         for post in posts:
             weight += post.weight
@@ -196,6 +246,8 @@ class Ingest:
                     await turn.apply(post)
             except Exception as defect:  # noqa: BLE001 - a defect in one run never fails its neighbours
                 self._isolate(batch, post, defect)
+
+    async def _hand_out(self, batch: Batch, works: list[Work], posts: list[Post]) -> None:
         asks = {work.ask: None for work in works if work.ask is not None}
         asks |= {post.work.ask: None for post in posts if post.work and post.work.ask}
         batch.asks = list(asks)
@@ -260,20 +312,36 @@ class Ingest:
 
     # ------------------------------------------------------------------------ commit
 
-    async def _commit(self, batch: Batch, works: list[Work], posts: list[Post]) -> None:
+    async def _write(
+        self, batch: Batch, commit: Commit
+    ) -> tuple[dict[str, Change], frozenset[str]]:
+        """What the batch changes, and who lost a race meanwhile."""
         changes = self._changes(batch)
-        lost = await self._store.log.commit(list(changes.values())) if changes else frozenset()
+        if not changes:
+            return changes, frozenset()
+        done = self._signals.taken_done()
+        began = self._clock.monotonic()
+        try:
+            lost = await commit(list(changes.values()), done)
+        except BaseException:
+            self._signals.delivered(done)
+            raise
+        if lost:
+            self._notes.metrics.ingest_conflicts.inc(by=len(lost))
+        won = [item for key, item in changes.items() if key not in lost]
+        self._notes.commit(won, self._clock.monotonic() - began)
+        return changes, lost
+
+    async def _conclude(
+        self, batch: Batch, changes: dict[str, Change], lost: frozenset[str]
+    ) -> None:
+        """Keep the states of those who won; the others try again."""
         for execution_id, turn in batch.turns.items():
             if execution_id in lost or await self._is_stale(execution_id, turn):
                 self._lose(batch, execution_id, turn)
             elif turn.recorded:
                 self._win(execution_id, turn, changes[execution_id])
         self._signals.committed(item for key, item in changes.items() if key not in lost)
-        waiting = {id(post) for post in self._again}
-        for post in posts:
-            if post.work is not None and id(post) not in waiting:
-                post.work.open -= 1
-        self._finish(batch, works, posts)
 
     async def _is_stale(self, execution_id: str, turn: Turn) -> bool:
         """Whether nothing was done only because another server has written meanwhile.
@@ -313,9 +381,34 @@ class Ingest:
         if passed >= SNAPSHOT_EVERY and passed * BYTES_PER_EVENT >= entry.snapshot_bytes:
             snapshot = dump(entry.state)
             entry.snapshot_seq, entry.snapshot_bytes = entry.state.seq, len(snapshot)
-        if snapshot is None and turn.dedup is None:
+        outgoing = made.outgoing
+        if self._publishes:
+            outgoing = (*outgoing, self._publication(made))
+        elif snapshot is None and turn.dedup is None:
             return made
-        return msgspec.structs.replace(made, snapshot=snapshot, dedup=turn.dedup)
+        return msgspec.structs.replace(
+            made,
+            snapshot=snapshot,
+            dedup=turn.dedup,
+            dedup_digest=turn.dedup_digest,
+            outgoing=outgoing,
+        )
+
+    def _publication(self, made: Change) -> Outgoing:
+        """The one message that stands for all events of a commit."""
+        first, last, row = made.events[0].seq, made.events[-1].seq, made.execution
+        return Outgoing(
+            outgoing_id=self._tools.ids.new(),
+            execution_id=made.execution_id,
+            kind=EVENTS,
+            payload={
+                "first_seq": first,
+                "last_seq": last,
+                "tenant_id": row.tenant_id,
+                "organization_id": row.organization_id,
+            }
+            | ({} if row.request_id is None else {"request_id": row.request_id}),
+        )
 
     def _win(self, execution_id: str, turn: Turn, written: Change) -> None:
         entry = turn.entry
@@ -331,31 +424,48 @@ class Ingest:
         if turn.is_defective and entry.state.terminal is None:
             self._nudge_later(execution_id)
         self._went_well(execution_id, turn)
-        for command in turn.stopped:
-            if command.worker_id is not None:
-                self._signals.stop(command.worker_id, command.pool or "", command.id)
-        state = entry.state
+        for stop in turn.stopped:
+            self._signals.stop(stop)
+        self._queue_up(execution_id, turn, written)
+
+    def _queue_up(self, execution_id: str, turn: Turn, written: Change) -> None:
+        """Note which commands wait for a worker now, and which do no more."""
+        pending, state = self._handout.pending, turn.state
+        for row in written.commands:
+            if row.status != "PENDING":
+                pending.drop(row.command_id)
+        if written.execution.completed_at is not None or written.execution.status == "PAUSED":
+            pending.leave(execution_id)
         for key in turn.fresh:
             left = state.commands.get(key)
             if left is not None and left.status == "PENDING" and left.pool is not None:
+                waiting = Waiting(execution_id, left.id, left.kind, left.priority, turn.now)
+                pending.add(left.pool, waiting)
                 self._signals.hint(Hint(execution_id, left.pool, left.id, left.step, left.attempt))
 
     def _lose(self, batch: Batch, execution_id: str, turn: Turn) -> None:
         self._cache.drop(execution_id)
+        self._handout.pending.doubt()
         for ask in batch.served:
             ask.take_back(execution_id)
         for ask in batch.asks:
             ask.has_lost = ask.has_lost or ask.slots > 0
         for post in turn.posts:
             post.losses += 1
-            if post.program is not None or post.losses > MOST_LOSSES:
+            if post.program is not None:
                 post.error = RaceLost("another server was faster", hint="try again")
-            else:
+            elif post.losses % MOST_LOSSES:
                 self._again.append(post)
-        if self._again:
+            else:
+                self._unlucky.append(post)
+        if self._again or self._unlucky:
             self._wake.set()
 
     def _finish(self, batch: Batch, works: list[Work], posts: list[Post]) -> None:
+        waiting = {id(post) for post in (*self._again, *self._unlucky)}
+        for post in posts:
+            if post.work is not None and id(post) not in waiting:
+                post.work.open -= 1
         concerned = {id(work): work for work in works}
         for post in posts:
             if post.work is not None:
@@ -383,6 +493,7 @@ class Ingest:
 
     def _undo(self, batch: Batch, works: list[Work], posts: list[Post], fault: Exception) -> None:
         """A commit that failed: no state is trusted, nobody is answered with success."""
+        self._handout.pending.doubt()
         for execution_id in batch.turns:
             self._cache.drop(execution_id)
             for ask in batch.served:
@@ -392,9 +503,12 @@ class Ingest:
                 _fail(ask.work, fault)
         for work in works:
             _fail(work, fault)
+        may_pass = isinstance(fault, NoetlError) and fault.retryable
         for post in posts:
             if post.work is not None:
                 _fail(post.work, fault)
+            elif may_pass:
+                asyncio.get_running_loop().call_later(RETRY_S, self.nudge, post.execution_id)
 
 
 def _recording(message: str, *, is_last: bool) -> Callable[[State], Iterator[Stamped]]:

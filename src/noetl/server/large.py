@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from noetl.api.results import INLINE_BYTES
-from noetl.blobs.base import JSON
+from noetl.blobs.base import JSON, BlobGone
 from noetl.blobs.refs import id_of, key_of, ref_of, reference_of
 from noetl.dsl.views import Reference, Unreadable
 from noetl.engine import events as ev
@@ -20,7 +20,7 @@ from noetl.server.errors import BadJson, TooLargeToRead
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from noetl.blobs.base import Blobs
+    from noetl.blobs.base import Blobs, Stat
 
 MOST_READ_BYTES: Final = 8 * 1024 * 1024
 MOST_KEPT_BYTES: Final = 64 * 1024 * 1024
@@ -113,10 +113,13 @@ class Large:
         """The bytes of a reference."""
         return await self._blobs.get(key_of(ref))
 
-    async def media_type(self, ref: str) -> str:
-        """What the bytes of a reference are."""
-        found = await self._blobs.head(key_of(ref))
-        return JSON if found is None else found.media_type
+    async def stat(self, ref: str) -> Stat:
+        """What is known of the bytes of a reference."""
+        key = key_of(ref)
+        found = await self._blobs.head(key)
+        if found is None:
+            raise BlobGone(f"nothing lies under {ref}")
+        return found
 
     async def value(self, reference: Reference) -> Any:  # noqa: ANN401 - a user's value
         """The value of a reference; objects never change, so the last used ones are kept."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from noetl.api.results import INLINE_BYTES
+from noetl.ids import random_key
 
 if TYPE_CHECKING:
     from noetl.blobs.base import Blobs
@@ -29,3 +30,16 @@ class ServerParts:
     server_url: str = ""
     kinds: frozenset[str] | None = None
     """The kinds of tools that workers of this installation have; none: every known one."""
+    is_open: bool = True
+    """Nobody is asked who he is: the server is part of the caller's own process."""
+    internal_tokens: tuple[str, ...] = ()
+    """Bearers of the platform's own processes; the second one is accepted while they rotate."""
+    publishes: bool = False
+    """The events of commits are published on the bus."""
+    is_alone: bool = True
+    """No other server writes to this store."""
+    servers: tuple[str, ...] = ()
+    """Where workers may claim, this server included."""
+    env: str = "dev"
+    cursor_key: bytes = field(default_factory=lambda: random_key().encode())
+    """Signs the cursors of lists; the same on all servers of an installation."""

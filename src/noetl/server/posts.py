@@ -41,6 +41,8 @@ class Post:
     program: Program | None = None
     """Of a run that is to begin."""
     dedup: tuple[str, str, str] | None = None
+    dedup_digest: str = ""
+    """What was asked for under the key."""
     spares_children: bool = False
     weight: int = 1
     """How many events it brings."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
@@ -10,9 +10,10 @@ from noetl.api.events import MOST_EVENTS, Receipt, Reported
 from noetl.engine import events as ev
 from noetl.engine.rows import TYPES
 from noetl.engine.upcast import type_of
-from noetl.ids import parse
+from noetl.server.access import LOCAL, own_pool
 from noetl.server.errors import Unacceptable, UnknownExecution
 from noetl.server.handout import is_held
+from noetl.server.plain import id_of_command, plain
 from noetl.server.posts import Ask, Post, Stamped
 
 if TYPE_CHECKING:
@@ -20,10 +21,13 @@ if TYPE_CHECKING:
 
     from noetl.api.events import Report, Reports
     from noetl.engine.state import Command, State
+    from noetl.server.access import Caller
     from noetl.server.ingest import Ingest
     from noetl.server.signals import Signals
     from noetl.server.workers import Workers
     from noetl.store.base import Commands
+
+Outcome = Literal["stored", "duplicate", "late", "rejected"]
 
 MOST_SLOTS: Final = 64
 MOST_LATE_BYTES: Final = 64 * 1024
@@ -43,6 +47,9 @@ _NO_ERROR: Final = {
     "message": "the worker told of a failure and not why",
 }
 _KNOWN: Final = frozenset(TYPES)
+_FIELDS: Final = {
+    name: frozenset(cls.__struct_fields__) | {"event_type"} for name, cls in _KINDS.items()
+}
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -57,8 +64,9 @@ class Intake:
         self._signals = signals
         self._workers = workers
 
-    async def report(self, body: Reports) -> Reported:
+    async def report(self, body: Reports, caller: Caller = LOCAL) -> Reported:
         """Store reports, hand out the next work, tell what to stop."""
+        own_pool(caller, body.pool)
         if len(body.events) > MOST_EVENTS:
             raise Unacceptable(
                 f"{len(body.events)} events in one batch", code="batch_size_invalid",
@@ -67,24 +75,32 @@ class Intake:
         self._workers.seen(body.worker_id, body.pool, body.free_slots)
         slots = max(0, min(body.free_slots, MOST_SLOTS))
         ask = Ask(body.worker_id, body.pool, slots, frozenset(body.exclude_kinds))
-        receipts: list[Receipt | None] = [None] * len(body.events)
-        posts = self._posts(body, ask, receipts)
+        events = [plain(report, place, body) for place, report in enumerate(body.events)]
+        receipts: list[Receipt | None] = [None] * len(events)
+        posts = self._posts(events, body.worker_id, ask, receipts)
         if posts or slots:
             await self._ingest.submit(posts, ask)
         for post in posts:
             if post.error is not None:
-                _refuse(post, body, receipts)
-        await self._beat(body, receipts)
-        return self._answer(body, posts, ask, [item for item in receipts if item is not None])
+                _refuse(post, events, receipts)
+        await self._beat(events, body.worker_id, receipts)
+        answered = [item for item in receipts if item is not None]
+        return self._answer(body.worker_id, events, posts, ask, answered)
 
     def _answer(
-        self, body: Reports, posts: list[Post], ask: Ask, receipts: list[Receipt]
+        self,
+        worker_id: str,
+        events: list[Report],
+        posts: list[Post],
+        ask: Ask,
+        receipts: list[Receipt],
     ) -> Reported:
         late = {item.event_id for item in receipts if item.outcome == "late"}
-        stops = dict.fromkeys(self._signals.stops_of(body.worker_id))
-        stops |= dict.fromkeys(item.command_id for item in body.events if item.event_id in late)
+        stops = dict.fromkeys(self._signals.stops_of(worker_id))
+        if late:
+            stops |= {str(item.command_id): None for item in events if item.event_id in late}
         return Reported(
-            event_ids=tuple(item.event_id for item in body.events),
+            event_ids=tuple(str(item.event_id) for item in events),
             results=tuple(receipts),
             commands_generated=sum(post.generated for post in posts),
             claimed=tuple(ask.given),
@@ -92,29 +108,36 @@ class Intake:
             pressure=self._ingest.pressure,
         )
 
-    def _posts(self, body: Reports, ask: Ask, receipts: list[Receipt | None]) -> list[Post]:
+    def _posts(
+        self, events: list[Report], worker_id: str, ask: Ask, receipts: list[Receipt | None]
+    ) -> list[Post]:
         groups: dict[str, list[tuple[int, Report]]] = {}
-        for place, report in enumerate(body.events):
+        for place, report in enumerate(events):
             refusal = _refusal(report.event_type)
             if refusal is not None:
-                receipts[place] = Receipt(
-                    event_id=report.event_id, outcome="rejected", code=refusal
-                )
+                receipts[place] = _receipt(report, "rejected", code=refusal)
             elif report.event_type != _BEAT:
-                groups.setdefault(parse(report.execution_id), []).append((place, report))
+                groups.setdefault(str(report.execution_id), []).append((place, report))
         return [
-            Post(execution_id, judged(items, body.worker_id, ask, receipts), weight=len(items))
+            Post(execution_id, judged(items, worker_id, ask, receipts), weight=len(items))
             for execution_id, items in groups.items()
         ]
 
-    async def _beat(self, body: Reports, receipts: list[Receipt | None]) -> None:
-        for place, report in enumerate(body.events):
+    async def _beat(
+        self, events: list[Report], worker_id: str, receipts: list[Receipt | None]
+    ) -> None:
+        for place, report in enumerate(events):
             if report.event_type == _BEAT:
                 lease_until = self._ingest.lease_until()
-                held = [(report.command_id, report.attempt)]
-                kept = await self._commands.extend(body.worker_id, held, lease_until)
-                outcome: Any = "stored" if kept else "late"
-                receipts[place] = Receipt(event_id=report.event_id, outcome=outcome)
+                held = [(id_of_command(report.command_id), report.attempt or 1)]
+                kept = await self._commands.extend(worker_id, held, lease_until)
+                receipts[place] = _receipt(report, "stored" if kept else "late")
+
+
+def _receipt(
+    report: Report, outcome: Outcome, *, seq: int | None = None, code: str | None = None
+) -> Receipt:
+    return Receipt(event_id=str(report.event_id), outcome=outcome, seq=seq, code=code)
 
 
 def _refusal(name: str) -> str | None:
@@ -125,13 +148,13 @@ def _refusal(name: str) -> str | None:
     return "forbidden_event" if name in _KNOWN else "unknown_event_type"
 
 
-def _refuse(post: Post, body: Reports, receipts: list[Receipt | None]) -> None:
+def _refuse(post: Post, events: list[Report], receipts: list[Receipt | None]) -> None:
     error = post.error
     if not isinstance(error, UnknownExecution):
         raise error if error is not None else AssertionError
-    for place, report in enumerate(body.events):
-        if receipts[place] is None and parse(report.execution_id) == post.execution_id:
-            receipts[place] = Receipt(event_id=report.event_id, outcome="rejected", code=error.code)
+    for place, report in enumerate(events):
+        if receipts[place] is None and report.execution_id == post.execution_id:
+            receipts[place] = _receipt(report, "rejected", code=error.code)
 
 
 def judged(
@@ -149,29 +172,26 @@ def judged(
             recorded = stamped.recorded
             if not stamped.is_new:
                 outcome, ask.is_repeat = "duplicate", True
-            receipts[place] = Receipt(
-                event_id=report.event_id,
-                outcome=outcome,  # type: ignore[arg-type]  # one of the three words
-                seq=recorded.seq if recorded is not None else None,
-            )
+            seq = recorded.seq if recorded is not None else None
+            receipts[place] = _receipt(report, outcome, seq=seq)
 
     return make
 
 
-def _judge(state: State, report: Report, worker_id: str) -> tuple[Stamped | Receipt, str]:
+def _judge(state: State, report: Report, worker_id: str) -> tuple[Stamped | Receipt, Outcome]:
     name = type_of(report.event_type)
-    command = find_command(state, report.command_id)
+    command = find_command(state, str(report.command_id))
     if name in _CLOSING:
         if command is None or command.report is not None:
-            return Receipt(event_id=report.event_id, outcome="duplicate"), ""
+            return _receipt(report, "duplicate"), "duplicate"
         name = _CLOSING[name]
     if command is None or not _is_expected(command, report, worker_id, name):
         return _late(command, report, worker_id), "late"
     try:
         event = _event(name, command, report, worker_id)
     except msgspec.ValidationError:
-        return Receipt(event_id=report.event_id, outcome="rejected", code="bad_value"), ""
-    return Stamped(event, report.event_id, command.id, report.created_at), "stored"
+        return _receipt(report, "rejected", code="bad_value"), "rejected"
+    return Stamped(event, str(report.event_id), command.id, report.created_at), "stored"
 
 
 def find_command(state: State, name: str) -> Command | None:
@@ -185,19 +205,22 @@ def find_command(state: State, name: str) -> Command | None:
 
 def _is_expected(command: Command, report: Report, worker_id: str, name: str) -> bool:
     """Whether the open attempt of the command waits for this report of this worker."""
-    if command.attempt != report.attempt or not is_held(command, worker_id):
+    if report.attempt not in {command.attempt, None} or not is_held(command, worker_id):
         return False
     return name != "command.started" or command.status == "CLAIMED"
 
 
 def _event(name: str, command: Command, report: Report, worker_id: str) -> ev.Event:
     cls = _KINDS[name]
+    given = report.payload
+    if not isinstance(given, dict) or not given.keys() <= _FIELDS[name]:
+        given = {"result": given}  # the plain result of a client that knows no fields
     fields: dict[str, Any] = {
-        **report.payload,
+        **given,
         "event_type": name,
         "step": command.step,
         "command_key": command.key,
-        "attempt": report.attempt,
+        "attempt": command.attempt,
     }
     if cls is not ev.CommandStarted:
         fields["worker_id"] = worker_id
@@ -210,15 +233,17 @@ def _event(name: str, command: Command, report: Report, worker_id: str) -> ev.Ev
 
 
 def _late(command: Command | None, report: Report, worker_id: str) -> Stamped:
-    kept: dict[str, Any] = {"event_type": report.event_type, **report.payload}
+    given = report.payload if isinstance(report.payload, dict) else {"result": report.payload}
+    kept: dict[str, Any] = {"event_type": report.event_type, **given}
     size = len(_encode(kept))
     if size > MOST_LATE_BYTES:
         kept = {"event_type": report.event_type, "dropped_bytes": size}
     event = ev.CommandLate(
         step=report.step,
-        command_key=report.command_id if command is None else command.key,
-        attempt=report.attempt,
+        command_key=str(report.command_id) if command is None else command.key,
+        attempt=report.attempt or 0,
         worker_id=worker_id,
         report=kept,
     )
-    return Stamped(event, report.event_id, None, report.created_at, unless_stored=True)
+    event_id = str(report.event_id)
+    return Stamped(event, event_id, None, report.created_at, unless_stored=True)

@@ -8,10 +8,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
-    from noetl.store.base import Change
+    from noetl.engine.events import Recorded
+    from noetl.store.base import Change, Outgoing
 
+    Follower = Callable[[Sequence[Recorded]], None]
+
+EVENTS: Final = "events"
+"""The kind of an outgoing message that stands for the events of its commit."""
+MOST_OUTGOING: Final = 100_000
 MOST_HINTS: Final = 100_000
 MOST_STOPS: Final = 100_000
 
@@ -27,28 +33,52 @@ class Hint:
     attempt: int
 
 
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """An attempt that a worker holds for nothing now."""
+
+    worker_id: str
+    pool: str
+    command_id: str
+    attempt: int
+    is_over: bool = True
+    """There is no later attempt: whoever holds the command is to stop it."""
+
+
 class Signals:
     """Events of one process; each only says that something changed, the store says what."""
 
     def __init__(self) -> None:
         self.timers = asyncio.Event()
         self.outbox = asyncio.Event()
+        self.undelivered: deque[Outgoing] = deque(maxlen=MOST_OUTGOING)
+        """Messages of our own commits to other runs; the store keeps them until delivered."""
+        self.publish = asyncio.Event()
+        self.unpublished: deque[tuple[Outgoing, tuple[Recorded, ...]]] = deque(maxlen=MOST_OUTGOING)
+        """Events of our own commits that the bus is to be told."""
+        self._done: list[str] = []
         self.leases = asyncio.Event()
         self.hints = asyncio.Event()
         self.unhinted: deque[Hint] = deque(maxlen=MOST_HINTS)
         self.held: set[str] = set()
         """Commands that workers hold, as far as this process knows."""
         self._watchers: dict[str, set[asyncio.Event]] = {}
+        self._followers: dict[str, dict[Follower, None]] = {}
         self._stops: OrderedDict[str, set[str]] = OrderedDict()
-        self._stops_by_pool: dict[str, list[str]] = {}
+        self._stops_by_pool: dict[str, list[Stop]] = {}
 
     def committed(self, changes: Iterable[Change]) -> None:
         """Wake whoever a commit concerns."""
         for change in changes:
             if change.timers:
                 self.timers.set()
-            if change.outgoing:
-                self.outbox.set()
+            for outgoing in change.outgoing:
+                if outgoing.kind == EVENTS:
+                    self.unpublished.append((outgoing, change.events))
+                    self.publish.set()
+                else:
+                    self.undelivered.append(outgoing)
+                    self.outbox.set()
             for row in change.commands:
                 if row.status == "CLAIMED":
                     self.held.add(row.command_id)
@@ -57,19 +87,36 @@ class Signals:
                     self.held.discard(row.command_id)
             for watcher in self._watchers.get(change.execution_id, ()):
                 watcher.set()
+            for follower in self._followers.get(change.execution_id, ()):
+                follower(change.events)
+
+    def delivered(self, ids: Iterable[str]) -> None:
+        """Remember messages that need not be kept; the next commit removes them."""
+        self._done += ids
+
+    def taken_done(self) -> list[str]:
+        """Messages to remove from the store."""
+        taken, self._done = self._done, []
+        return taken
 
     def hint(self, hint: Hint) -> None:
         """Remember to tell the pool."""
         self.unhinted.append(hint)
         self.hints.set()
 
-    def stop(self, worker_id: str, pool: str, command_id: str) -> None:
-        """Remember to tell a worker that its command is wanted no more."""
-        self.held.discard(command_id)
-        self._stops_by_pool.setdefault(pool, []).append(command_id)
+    def stop(self, stop: Stop) -> None:
+        """Remember to tell a worker that its attempt is wanted no more.
+
+        Answers to reports name no attempts: a lost one is told by the word on the bus and by the
+        heartbeat, since the same worker may hold the next attempt by now.
+        """
+        self.held.discard(stop.command_id)
+        self._stops_by_pool.setdefault(stop.pool, []).append(stop)
         self.hints.set()
-        kept = self._stops.setdefault(worker_id, set())
-        kept.add(command_id)
+        if not stop.is_over:
+            return
+        kept = self._stops.setdefault(stop.worker_id, set())
+        kept.add(stop.command_id)
         if len(self._stops) > MOST_STOPS:
             self._stops.popitem(last=False)
 
@@ -78,8 +125,8 @@ class Signals:
         found = self._stops.pop(worker_id, None)
         return tuple(sorted(found)) if found else ()
 
-    def taken_stops(self) -> dict[str, list[str]]:
-        """Commands to stop by pool, for a word on the bus."""
+    def taken_stops(self) -> dict[str, list[Stop]]:
+        """Attempts to stop by pool, for a word on the bus."""
         taken, self._stops_by_pool = self._stops_by_pool, {}
         return taken
 
@@ -96,6 +143,18 @@ class Signals:
             watchers.discard(watcher)
             if not watchers:
                 del self._watchers[execution_id]
+
+    def follow(self, execution_id: str, follower: Follower) -> None:
+        """Call somebody with the events of every commit of a run."""
+        self._followers.setdefault(execution_id, {})[follower] = None
+
+    def unfollow(self, execution_id: str, follower: Follower) -> None:
+        """Stop calling."""
+        followers = self._followers.get(execution_id)
+        if followers is not None:
+            followers.pop(follower, None)
+            if not followers:
+                del self._followers[execution_id]
 
 
 # Less would be lost when it is added to the time of a loop, and on virtual time nothing would move.

@@ -18,6 +18,7 @@ from noetl.engine.decide import Need, decide
 from noetl.engine.fold import fold
 from noetl.errors import NoetlError
 from noetl.ids import random_key
+from noetl.server.signals import Stop
 
 if TYPE_CHECKING:
     from noetl.engine.state import Command, State
@@ -70,14 +71,15 @@ class Turn:
     closed: dict[str, Command] = field(default_factory=dict)
     fresh: dict[str, str | None] = field(default_factory=dict)
     """Commands that became claimable, and the post that caused it."""
-    stopped: list[Command] = field(default_factory=list)
-    """Commands that a worker holds for nothing now."""
+    stopped: list[Stop] = field(default_factory=list)
+    """What a worker holds for nothing now."""
     posts: list[Post] = field(default_factory=list)
     posted: dict[str, ev.Recorded] = field(default_factory=dict)
     """Events of this turn that came with an id of their own."""
     has_lost: bool = False
     """A commit of these posts lost: perhaps one of their ids is stored already."""
     dedup: tuple[str, str, str] | None = None
+    dedup_digest: str = ""
     decisions: int = 0
     cause: str | None = None
     spares_children: bool = False
@@ -109,7 +111,7 @@ class Turn:
         post.generated = len(self.fresh) - issued
         self.spares_children = self.spares_children or post.spares_children
         if post.dedup is not None:
-            self.dedup = post.dedup
+            self.dedup, self.dedup_digest = post.dedup, post.dedup_digest
 
     async def _take(self, stamped: Stamped) -> None:
         if stamped.event_id is not None:
@@ -165,7 +167,7 @@ class Turn:
                 if role == _CLOSES:
                     self.closed[event.command_key] = command
                 if role == _LOSES or isinstance(event, ev.CommandCancelled):
-                    self._stop(command)
+                    self._stop(command, is_over=role != _LOSES)
         elif role == _ENDS:
             for command in state.commands.values():
                 self._stop(command)
@@ -185,9 +187,12 @@ class Turn:
                 if command.status == "PENDING" and command.pool is not None:
                     self.fresh[key] = self.cause
 
-    def _stop(self, command: Command) -> None:
-        if command.worker_id is not None and command.status in {"CLAIMED", "RUNNING"}:
-            self.stopped.append(command)
+    def _stop(self, command: Command, *, is_over: bool = True) -> None:
+        """Note who holds which attempt, before the fold forgets it."""
+        worker_id, pool = command.worker_id, command.pool or ""
+        if worker_id is not None and command.status in {"CLAIMED", "RUNNING"}:
+            stop = Stop(worker_id, pool, command.id, command.attempt, is_over)
+            self.stopped.append(stop)
 
     async def settle(self) -> None:
         """Decide until nothing follows, or until the turn has done its share."""

@@ -120,7 +120,7 @@ class Rig:
 @asynccontextmanager
 async def rig(store: MemoryStore | None = None, **more: Any) -> AsyncIterator[Rig]:
     """A running server on the time of this loop."""
-    clock = LoopClock(asyncio.get_running_loop(), START)
+    clock = more.pop("clock", None) or LoopClock(asyncio.get_running_loop(), START)
     ids = Ids(clock, more.pop("machine", 1))
     kept, bus = store or MemoryStore(), MemoryBus()
     parts = ServerParts(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 
 from noetl.api.catalog import Register
 from noetl.api.executions import Control
-from noetl.server.loops.deliver import deliver
+from noetl.server.loops.deliver import deliver, sweep
+from noetl.store.base import Outgoing
+from noetl.store.errors import DatabaseGone
 from tests.unit.server.rig import PYTHON, rig, virtually
 
 CHILD = f"""apiVersion: noetl.io/v2
@@ -26,25 +29,18 @@ def parent(**more: str) -> str:
     return f"workflow:\n  - step: start\n    tool: {{kind: playbook, path: demo/child{extra}}}\n"
 
 
-class Repeating:
-    """An outbox that forgets nothing the first time: every message comes twice."""
+class Repeating(deque):
+    """Messages of which every one comes twice, the second time after all others."""
 
-    def __init__(self, inner) -> None:
-        self.inner = inner
-        self.seen: set[str] = set()
-
-    async def waiting(self, limit: int = 1000):
-        return await self.inner.waiting(limit)
-
-    async def delivered(self, ids) -> None:
-        await self.inner.delivered([item for item in ids if item in self.seen])
-        self.seen |= set(ids)
+    def append(self, item) -> None:
+        super().append(item)
+        super().append(item)
 
 
 @virtually
 async def test_a_message_that_comes_twice_is_delivered_once() -> None:
     async with rig() as r:
-        r.store.outbox = Repeating(r.store.outbox)
+        r.plane.signals.undelivered = Repeating()
         await r.client.register(Register(content=CHILD))
         run = await r.start(parent())
         (work,) = await r.claim(wait_seconds=20)
@@ -54,6 +50,78 @@ async def test_a_message_that_comes_twice_is_delivered_once() -> None:
         assert row.status == "COMPLETED"
         assert len(await r.store.executions.children(run)) == 1
         assert (await r.types(run)).count("execution.returned") == 1
+
+
+@virtually
+async def test_a_message_that_is_also_swept_is_delivered_once() -> None:
+    async with rig() as r:
+        await r.client.register(Register(content=CHILD))
+        run = await r.start(parent())
+        await asyncio.gather(*(sweep(r.plane, -1.0) for _ in range(3)))
+        (work,) = await r.claim(wait_seconds=20)
+        assert work.execution_id != run
+        assert len(await r.store.executions.children(run)) == 1
+
+
+@virtually
+async def test_the_store_forgets_what_was_delivered_without_another_commit() -> None:
+    async with rig() as r:
+        await r.client.register(Register(content=CHILD))
+        run = await r.start(parent())
+        (work,) = await r.claim(wait_seconds=20)
+        (second,) = (await r.done(work, 1, slots=1)).claimed
+        await r.done(second, 2)
+        await r.server.finished(run)
+        await asyncio.sleep(3)
+        assert await r.store.outbox.waiting() == []
+
+
+@virtually
+async def test_a_store_that_fails_loses_no_message_and_keeps_no_delivered_one() -> None:
+    async with rig() as r:
+        await r.client.register(Register(content=CHILD))
+        forgotten, delivered = r.store.outbox, r.store.outbox.delivered
+        get, fails = r.store.executions.get, [3, 3]
+
+        async def flaky_get(execution_id):
+            if fails[0]:
+                fails[0] -= 1
+                raise DatabaseGone("away")
+            return await get(execution_id)
+
+        async def flaky_delivered(ids):
+            if fails[1]:
+                fails[1] -= 1
+                raise DatabaseGone("away")
+            await delivered(ids)
+
+        run = await r.start(parent())
+        r.store.executions.get, forgotten.delivered = flaky_get, flaky_delivered
+        (work,) = await r.claim(wait_seconds=20)
+        assert work.execution_id != run
+        await asyncio.sleep(20)
+        assert fails == [0, 0]
+        assert await r.store.outbox.waiting() == []
+
+
+@virtually
+async def test_messages_that_nobody_can_deliver_do_not_hide_others() -> None:
+    async with rig() as r:
+        await r.client.register(Register(content=CHILD))
+        for number in range(2500):
+            await _leave(r, Outgoing(
+                outgoing_id=str(number), execution_id="1", kind="events", payload={}
+            ))  # fmt: skip
+        r.plane.signals.undelivered = deque(maxlen=0)
+        run = await r.start(parent())
+        await sweep(r.plane, -1.0)
+        assert len(await r.store.executions.children(run)) == 1
+
+
+async def _leave(r, item: Outgoing) -> None:
+    """A message that some server has left behind."""
+    tables = r.store.outbox._tables  # noqa: SLF001 - no request does this
+    tables.outbox[item.outgoing_id] = (item, "2026-01-01T00:00:00.000000Z")
 
 
 @virtually

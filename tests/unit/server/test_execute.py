@@ -13,6 +13,8 @@ from tests.unit.server.rig import HEAD, ONE_STEP, TWO_STEPS, rig, virtually
 
 INPUTS = "inputs: {n: {type: integer, required: true}, s: {type: string, default: x}}\n"
 
+PARENT = f"00-{'1' * 32}-{'2' * 16}-01"
+
 
 @virtually
 async def test_a_payload_is_merged_over_the_defaults_and_rendered_once() -> None:
@@ -70,13 +72,13 @@ async def test_a_minted_id_is_used_once() -> None:
 @virtually
 async def test_a_run_under_another_inherits_and_an_ended_parent_takes_none() -> None:
     async with rig() as r:
-        parent = await r.start(ONE_STEP, trace={"traceparent": "00-1"})
+        parent = await r.start(ONE_STEP, trace={"traceparent": PARENT})
         asked = Execute(path="demo/it", parent_execution_id=parent, dedup=Dedup(key="k"))
         child = await r.client.execute(asked)
         assert (await r.client.execute(asked)).status == "duplicate"
         state = (await r.plane.cache.get(child.execution_id)).state
         assert (state.parent_execution_id, state.depth, state.trace) == (
-            parent, 1, {"traceparent": "00-1"},
+            parent, 1, {"traceparent": PARENT},
         )  # fmt: skip
         await r.client.cancel(parent, Control())
         with pytest.raises(Refused) as refused:

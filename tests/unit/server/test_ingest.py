@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -11,7 +12,7 @@ from noetl.engine import events as ev
 from noetl.engine.fold import fold
 from noetl.engine.state import State
 from noetl.errors import NoetlError
-from noetl.server.errors import Draining, PoolSaturated, RaceLost
+from noetl.server.errors import Draining, PoolSaturated
 from noetl.server.ingest import MOST_QUEUED
 from noetl.server.posts import Ask, Post, Stamped
 from noetl.store.memory.store import MemoryStore
@@ -26,9 +27,10 @@ class Moody:
         self.fails = 0
         self.loses = 0
         self.commits = 0
+        self.held: list[str] = []
         self.gate: asyncio.Event | None = None
 
-    async def commit(self, changes):
+    async def commit(self, changes, delivered=()):
         self.commits += 1
         if self.gate is not None:
             await self.gate.wait()
@@ -38,7 +40,13 @@ class Moody:
         if self.loses:
             self.loses -= 1
             return frozenset(change.execution_id for change in changes)
-        return await self.inner.commit(changes)
+        return await self.inner.commit(changes, delivered)
+
+    @asynccontextmanager
+    async def holding(self, execution_id):
+        self.held.append(execution_id)
+        async with self.inner.holding(execution_id) as commit:
+            yield commit
 
     def __getattr__(self, name: str):
         return getattr(self.inner, name)
@@ -143,18 +151,31 @@ async def test_a_claim_that_times_out_during_a_commit_gets_what_was_committed() 
 
 
 @virtually
-async def test_a_lost_race_is_decided_again_and_given_up_after_eight() -> None:
+async def test_a_lost_race_is_decided_again_and_after_eight_the_run_is_held() -> None:
     store, log = moody()
     async with rig(store) as r:
         run = await r.start(ONE_STEP)
-        log.loses = 8
+        log.loses = 7
         await r.plane.ingest.post(Post(run, cancelling))
-        assert await r.status(run) == "CANCELLED"
+        assert (await r.status(run), log.held) == ("CANCELLED", [])
         run = await r.start(ONE_STEP)
-        log.loses = 9
-        with pytest.raises(RaceLost):
-            await r.plane.ingest.post(Post(run, cancelling))
-        assert await r.status(run) == "RUNNING"
+        log.loses = 100
+        await r.plane.ingest.post(Post(run, cancelling))
+        assert (await r.status(run), log.held) == ("CANCELLED", [run])
+        assert log.loses == 92
+
+
+@virtually
+async def test_a_report_that_had_to_be_held_is_answered_without_work() -> None:
+    store, log = moody()
+    async with rig(store) as r:
+        await r.start(TWO_STEPS)
+        (mine,) = await r.claim()
+        log.loses = 8
+        reported = await r.done(mine, slots=1)
+        assert [item.outcome for item in reported.results] == ["stored", "stored"]
+        assert reported.claimed == ()
+        assert [item.node_name for item in await r.claim()] == ["end"]
 
 
 @virtually

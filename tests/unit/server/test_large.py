@@ -78,7 +78,7 @@ async def test_a_decision_reads_a_large_value_when_it_must_and_only_then() -> No
         (work,) = await r.claim()
         await r.done(work, BIG)
         told = await r.client.execution(run)
-        assert (told.status, told.steps["a"]["status"]) == ("COMPLETED", "COMPLETED")
+        assert (told.status, told.step_states["a"]["status"]) == ("COMPLETED", "COMPLETED")
 
 
 @virtually

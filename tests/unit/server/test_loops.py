@@ -6,10 +6,10 @@ import asyncio
 
 import msgspec
 
-from noetl.api.commands import Heartbeat, Held
+from noetl.api.commands import Heartbeat, Held, Release
 from noetl.api.events import LogBatch, LogLine
 from noetl.api.executions import Control
-from noetl.api.runtime import Left, WorkerEntry
+from noetl.api.runtime import WorkerEntry
 from noetl.bus.base import BusGone
 from noetl.engine import events as ev
 from noetl.server.posts import Post, Stamped
@@ -128,20 +128,46 @@ async def test_a_beat_among_reports_extends_a_lease() -> None:
 
 
 @virtually
-async def test_workers_come_and_go() -> None:
+async def test_what_no_tool_has_touched_is_given_back_as_the_same_attempt() -> None:
     async with rig() as r:
-        workers = r.plane.workers
-        joined = await r.client.register_worker(
-            WorkerEntry(name="w1", labels={"pool": "gpu"}, capacity=4)
+        run = await r.start(ONE_STEP)
+        (work,) = await r.claim("first")
+        held = Held(command_id=work.command_id, attempt=1, is_started=False)
+        await r.client.release(Release(worker_id="first", commands=(held,)))
+        (again,) = await r.claim("second")
+        assert (again.command_id, again.attempt) == (work.command_id, 1)
+        # The first one holds nothing any more: not for a beat, a report or a second release.
+        beat = await r.client.heartbeat(Heartbeat(worker_id="first", commands=(held,)))
+        assert beat.lost == (work.command_id,)
+        late = await r.report(r.event(work, "call.done", result=0), worker_id="first")
+        assert [item.outcome for item in late.results] == ["late"]
+        await r.client.release(Release(worker_id="first", commands=(held,)))
+        await r.done(again, 7, worker_id="second")
+        assert (await r.client.execution(run)).result == 7
+
+
+@virtually
+async def test_what_has_begun_is_given_back_as_the_next_attempt() -> None:
+    async with rig() as r:
+        await r.start(many(2, 2))
+        told, untold = await r.claim("w", slots=2)
+        await r.report(r.event(told, "command.started"))
+        held = (
+            Held(command_id=told.command_id, attempt=1, is_started=False),
+            Held(command_id=untold.command_id, attempt=1),
         )
-        assert joined.lease_seconds == 15.0
-        assert [item.name for item in workers.live("gpu")] == ["w1"]
-        await asyncio.sleep(31)
-        assert workers.live("gpu") == []
-        await r.client.heartbeat(Heartbeat(worker_id="w1", free_slots=2))
-        assert [(item.name, item.free_slots) for item in workers.live("gpu")] == [("w1", 2)]
-        await r.client.leave(Left(name="w1"))
-        assert workers.live("gpu") == []
+        await r.client.release(Release(worker_id="w", commands=held))
+        assert [work.attempt for work in await r.claim("v", slots=2)] == [2, 2]
+
+
+@virtually
+async def test_processes_that_were_silent_for_an_hour_are_forgotten() -> None:
+    async with rig() as r:
+        await r.client.register_worker(WorkerEntry(name="w1", labels={"pool": "gpu"}))
+        await asyncio.sleep(3500)
+        assert [row.name for row in await r.store.runtimes.listed()] == ["w1"]
+        await asyncio.sleep(200)
+        assert await r.store.runtimes.listed() == []
 
 
 @virtually
@@ -149,7 +175,13 @@ async def test_lines_are_kept_once_and_read_back() -> None:
     async with rig() as r:
         run = await r.start(ONE_STEP)
         line = LogLine(
-            execution_id=run, command_id="1", attempt=1, n=1, ts="t", text="hello", step="start"
+            execution_id=run,
+            command_id="1",
+            attempt=1,
+            n=1,
+            ts="2026-01-01T00:00:00Z",
+            text="hello",
+            step="start",
         )
         await r.client.log(LogBatch(entries=(line,)))
         await r.client.log(LogBatch(entries=(line,)))

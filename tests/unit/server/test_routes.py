@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
+from noetl.api.commands import Claim, Heartbeat, Held
+from noetl.api.events import Reports
 from noetl.api.http import AsgiTransport
-from tests.unit.server.rig import HEAD, ONE_STEP, rig, virtually
+from noetl.server.access import Caller
+from noetl.server.errors import Forbidden
+from tests.unit.server.rig import HEAD, ONE_STEP, many, rig, virtually
 
 
 async def call(r, method: str, path: str, body: bytes = b"", **headers: str):
@@ -137,3 +142,213 @@ async def test_a_taken_command_says_when_to_come_back() -> None:
         answer, problem = await call(r, "POST", path, b'{"worker_id":"other"}')
         assert (answer.status, answer.headers["retry-after"]) == (409, "15")
         assert problem["detail"] == f"worker w holds attempt 1 until {mine.lease_until}"
+
+
+@virtually
+async def test_ids_are_numbers_or_their_digits() -> None:
+    async with rig() as r:
+        await r.start(ONE_STEP)
+        (work,) = await r.claim()
+        event = {
+            "event_id": 77, "execution_id": int(work.execution_id), "event_type": "command.started",
+            "step": "start", "command_id": int(work.command_id), "attempt": 1,
+        }  # fmt: skip
+        body = {"worker_id": "w", "pool": "shared", "events": [event]}
+        _, told = await call(r, "POST", "/api/events/batch", msgspec.json.encode(body))
+        assert [(item["event_id"], item["outcome"]) for item in told["results"]] == [
+            ("77", "stored")
+        ]
+        for wrong in (True, 12.5, "0x10", [1], -1, 2**63, "1_0", "", None):
+            changed = {**body, "events": [{**event, "event_id": wrong}]}
+            answer, problem = await call(
+                r, "POST", "/api/events/batch", msgspec.json.encode(changed)
+            )
+            assert (answer.status, problem["code"]) == (422, "invalid_id")
+        held = {"command_id": int(work.command_id), "attempt": 1}
+        beat = {"worker_id": "w", "commands": [held]}
+        _, told = await call(r, "POST", "/api/commands/heartbeat", msgspec.json.encode(beat))
+        assert told["extended"] == [work.command_id]
+
+
+@virtually
+async def test_reports_have_other_words_and_a_default_run() -> None:
+    async with rig() as r:
+        run = await r.start(ONE_STEP)
+        (work,) = await r.claim()
+        named = f"{run}:start:{work.command_id}"
+        body = {
+            "worker_id": "w", "pool": "shared", "execution_id": run, "free_slots": 1,
+            "events": [
+                {"event_id": "71", "name": "command.started", "command_id": named},
+                {"event_id": "72", "name": "call.done", "command_id": named, "status": "success",
+                 "context": {"rows": 3}, "created_at": "2026-01-01T01:00:00+01:00"},
+                {"event_id": "73", "event_type": "playbook.completed"},
+                {"event_id": "74", "event_type": "no.such"},
+            ],
+        }  # fmt: skip
+        _, told = await call(r, "POST", "/api/events/batch", msgspec.json.encode(body))
+        assert [(item["outcome"], item.get("code")) for item in told["results"]] == [
+            ("stored", None), ("stored", None), ("rejected", "forbidden_event"),
+            ("rejected", "unknown_event_type"),
+        ]  # fmt: skip
+        assert (await r.client.execution(run)).result == {"rows": 3}
+        for field, value, code in (
+            ("status", "green", "bad_status"),
+            ("created_at", "noon", "bad_time"),
+            ("name", "", "validation_failed"),
+        ):
+            event = {"event_id": "75", "name": "call.done", "command_id": "1", field: value}
+            changed = {**body, "events": [event]}
+            answer, problem = await call(
+                r, "POST", "/api/events/batch", msgspec.json.encode(changed)
+            )
+            assert (answer.status, problem["code"]) == (422, code)
+
+
+@virtually
+async def test_a_single_event_is_stored_once() -> None:
+    async with rig() as r:
+        run = await r.start(ONE_STEP)
+        (work,) = await r.claim()
+        event = {
+            "execution_id": run, "step": "start", "event_type": "call.done", "worker_id": "w",
+            "command_id": work.command_id, "attempt": 1, "payload": {"rows": 3}, "event_id": "88",
+        }  # fmt: skip
+        outcomes = []
+        for _ in range(3):
+            _, told = await call(r, "POST", "/api/events", msgspec.json.encode(event))
+            outcomes.append((told["outcome"], told["event_id"], told["claimed"]))
+        assert outcomes == [(word, "88", []) for word in ("stored", "duplicate", "duplicate")]
+        assert (await r.types(run)).count("call.done") == 1
+        late = {**event, "event_id": "89"}
+        _, told = await call(r, "POST", "/api/events", msgspec.json.encode(late))
+        assert told["outcome"] == "late"
+        del late["event_id"]
+        _, told = await call(r, "POST", "/api/events", msgspec.json.encode(late))
+        assert told["event_id"].isdigit()
+        assert await codes(
+            r,
+            ("POST", "/api/events", msgspec.json.encode({**event, "execution_id": "9"})),
+            (
+                "POST",
+                "/api/events",
+                msgspec.json.encode({**event, "event_type": "playbook.completed"}),
+            ),
+            ("POST", "/api/events", msgspec.json.encode({**event, "event_type": "no.such"})),
+        ) == [(404, "unknown_execution"), (403, "forbidden_event"), (422, "unknown_event_type")]
+
+
+@virtually
+async def test_an_error_of_a_single_event_is_the_error_of_its_step() -> None:
+    async with rig() as r:
+        run = await r.start(ONE_STEP)
+        (work,) = await r.claim()
+        event = {
+            "execution_id": run, "event_type": "call.error", "worker_id": "w",
+            "command_id": work.command_id, "error": {"kind": "x", "code": "boom", "message": "no"},
+        }  # fmt: skip
+        _, told = await call(r, "POST", "/api/events", msgspec.json.encode(event))
+        assert told["outcome"] == "stored"
+        assert (await r.client.status(run)).error["code"] == "boom"
+
+
+@virtually
+async def test_an_empty_batch_is_a_poll() -> None:
+    async with rig() as r:
+        await r.start(ONE_STEP)
+        told = await r.report(slots=2)
+        assert (told.event_ids, len(told.claimed)) == ((), 1)
+
+
+@virtually
+async def test_a_single_command_is_shown_kept_and_given_back() -> None:
+    async with rig() as r:
+        run = await r.start(ONE_STEP)
+        (work,) = await r.claim()
+        path = f"/api/commands/{work.command_id}"
+        _, told = await call(r, "GET", path)
+        assert (told["status"], told["worker_id"], told["action"]) == ("CLAIMED", "w", "python")
+        assert told["context"]["tool"] == {"kind": "python"}
+        await r.report(r.event(work, "command.started"))
+        assert (await call(r, "GET", path))[1]["status"] == "RUNNING"
+        _, beat = await call(r, "POST", f"{path}/heartbeat", b'{"worker_id":"w","attempt":1}')
+        assert (beat["status"], beat["lease_until"] >= work.lease_until) == ("ok", True)
+        assert await codes(
+            r,
+            ("POST", f"{path}/heartbeat", b'{"worker_id":"other","attempt":1}'),
+            ("POST", "/api/commands/77/heartbeat", b'{"worker_id":"w","attempt":1}'),
+            ("GET", "/api/commands/77", b""),
+            ("GET", "/api/commands/x", b""),
+        ) == [
+            (409, "stale_attempt"), (404, "unknown_command"), (404, "unknown_command"),
+            (422, "invalid_id"),
+        ]  # fmt: skip
+        answer, _ = await call(r, "POST", f"{path}/release", b'{"worker_id":"w","attempt":1}')
+        assert answer.status == 200
+        (again,) = await r.claim("other")
+        await r.done(again, worker_id="other")
+        assert await r.status(run) == "COMPLETED"
+        assert (await call(r, "GET", path))[1]["status"] == "COMPLETED"
+        assert await codes(r, ("POST", f"{path}/heartbeat", b'{"worker_id":"w","attempt":1}')) == [
+            (409, "already_terminal")
+        ]
+
+
+@virtually
+async def test_a_worker_acts_only_in_its_own_pool() -> None:
+    async with rig() as r:
+        await r.start(ONE_STEP)
+        foreign = Caller("w", ("worker",), "gpu")
+        (work,) = await r.claim()
+        for refused in (
+            r.plane.claims.claim(Claim(worker_id="w", pool="shared"), foreign),
+            r.plane.claims.claim_one(work.command_id, "w", foreign),
+            r.plane.claims.command(work.command_id, foreign),
+            r.plane.intake.report(Reports(worker_id="w", pool="shared"), foreign),
+        ):
+            with pytest.raises(Forbidden) as refusal:
+                await refused
+            assert refusal.value.code == "pool_forbidden"
+
+
+@virtually
+async def test_a_result_has_a_tag_and_is_read_in_parts() -> None:
+    async with rig() as r:
+        run = await r.start(ONE_STEP)
+        body = msgspec.json.encode({"name": "out/a", "data": [1, 2, 3]})
+        answer, put = await call(r, "PUT", f"/api/result/{run}", body)
+        assert (answer.status, put["size"], put["scope"]) == (201, 7, "execution")
+        again, same = await call(r, "PUT", f"/api/result/{run}", body)
+        assert (again.status, same["ref"]) == (201, put["ref"])
+        path = f"/api/result/resolve?ref={put['ref']}"
+        request = AsgiTransport(r.server.asgi).request
+        whole = await request("GET", path)
+        assert (whole.body, whole.headers["etag"]) == (b"[1,2,3]", f'"{put["sha256"]}"')
+        for asked, status, part in (
+            ("bytes=1-3", 206, b"1,2"), ("bytes=5-", 206, b"3]"), ("bytes=-2", 206, b"3]"),
+            ("bytes=0-99", 206, b"[1,2,3]"), ("bytes=9-", 416, b""), ("lines=1-2", 200, b"[1,2,3]"),
+        ):  # fmt: skip
+            got = await request("GET", path, b"", {"Range": asked})
+            assert (got.status, got.body) == (status, part)
+        unchanged = await request("GET", path, b"", {"If-None-Match": whole.headers["etag"]})
+        assert (unchanged.status, unchanged.body) == (304, b"")
+        gone = put["ref"][:-4] + "0000"
+        answer, problem = await call(r, "GET", f"/api/result/resolve?ref={gone}")
+        assert (answer.status, problem["code"]) == (404, "result_gone")
+
+
+@virtually
+async def test_a_cancelled_run_gives_no_work_and_its_late_result_is_late() -> None:
+    async with rig() as r:
+        run = await r.start(many(2, 2))
+        (mine,) = await r.claim()
+        answer, told = await call(r, "POST", f"/api/executions/{run}/cancel", b"")
+        assert (answer.status, told["status"], told["commands_cancelled"]) == (200, "CANCELLED", 2)
+        assert (await call(r, "POST", f"/api/executions/{run}/cancel", b""))[1] == told
+        assert await r.claim("other") == []
+        beat = await r.client.heartbeat(
+            Heartbeat(worker_id="w", commands=(Held(command_id=mine.command_id, attempt=1),))
+        )
+        assert beat.cancel == (mine.command_id,)
+        reported = await r.done(mine)
+        assert {item.outcome for item in reported.results} == {"late"}

@@ -1,7 +1,8 @@
 """Delivers what commits left to say to other runs: to children, to parents, to runs that wait.
 
-Every delivery may happen twice: a start is deduplicated by its key, a return has the id of the
-child's end, a cancel and an admission look at the state first.
+A server delivers the messages of its own commits from memory; what a server left behind is found
+by the sweep of the leader. Every delivery may happen twice: a start is deduplicated by its key, a
+return has the id of the child's end, a cancel and an admission look at the state first.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from noetl.api.executions import Control
 from noetl.engine import events as ev
 from noetl.errors import NoetlError
 from noetl.server.errors import UnknownExecution
-from noetl.server.execute import Wanted
+from noetl.server.moments import from_now
 from noetl.server.posts import Post, Stamped
 from noetl.server.signals import sleep_until
+from noetl.server.wanted import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -25,37 +27,110 @@ if TYPE_CHECKING:
     from noetl.server.plane import Plane
     from noetl.store.base import ExecutionRow, Outgoing
 
-EVERY_S: Final = 30.0
+EVERY_S: Final = 10.0
+FLUSH_S: Final = 1.0
+AGAIN_S: Final = 1.0
+_PAGE: Final = 1_000
+_MOST_PAGE: Final = 64_000
 _WINDOW_S: Final = 2_592_000
+KINDS: Final = ("start_child", "return", "cancel_child", "admit")
 
 
 async def run(plane: Plane) -> None:
-    """Deliver when a commit says so, and now and then what is left."""
+    """Deliver when a commit says so; without a commit, forget what was delivered.
+
+    What cannot be said yet is tried again every second.
+    """
+    signals, clock = plane.signals, plane.parts.clock
+    later: list[Outgoing] = []
+    again_at = 0.0
     while True:
-        await deliver(plane)
-        await sleep_until(plane.signals.outbox, EVERY_S)
+        later += await deliver(plane)
+        if not await sleep_until(signals.outbox, FLUSH_S):
+            await flush(plane)
+        if later and clock.monotonic() >= again_at:
+            signals.undelivered.extend(later)
+            later.clear()
+            again_at = clock.monotonic() + AGAIN_S
 
 
-async def deliver(plane: Plane) -> None:
-    """Deliver what waits, oldest first."""
-    outbox = plane.parts.store.outbox
-    while (waiting := await outbox.waiting()) and (done := await _all(plane, waiting)):
-        await outbox.delivered(done)
+async def deliver(plane: Plane) -> list[Outgoing]:
+    """Deliver what own commits left to say, oldest first; what cannot be said yet is returned."""
+    signals = plane.signals
+    taken: list[Outgoing] = []
+    done: set[str] = set()
+    unsettled: list[Outgoing] = []
+    try:
+        while signals.undelivered:
+            taken = list(signals.undelivered)
+            signals.undelivered.clear()
+            await _all(plane, taken, done)
+            unsettled += [item for item in taken if item.outgoing_id not in done]
+            taken = []
+    except BaseException:
+        left = unsettled + [item for item in taken if item.outgoing_id not in done]
+        signals.undelivered.extendleft(reversed(left))
+        raise
+    finally:
+        signals.delivered(done)
+    return unsettled
 
 
-async def _all(plane: Plane, waiting: list[Outgoing]) -> list[str]:
-    """Deliver messages; the ids of those that need not come again."""
-    done: list[str] = []
+async def flush(plane: Plane) -> None:
+    """Remove what was delivered from the store, when no commit has done it."""
+    done = plane.signals.taken_done()
+    if not done:
+        return
+    try:
+        await plane.parts.store.outbox.delivered(done)
+    except BaseException:
+        plane.signals.delivered(done)
+        raise
+
+
+async def sweep(plane: Plane, older_s: float = EVERY_S) -> None:
+    """Deliver what was committed a while ago and is still there: its server may be gone."""
+    outbox, before = plane.parts.store.outbox, from_now(plane.parts.clock, -older_s)
+    limit = _PAGE
+    while True:
+        page = await outbox.waiting(limit, before=before, kinds=KINDS)
+        done: set[str] = set()
+        try:
+            await _all(plane, page, done)
+        finally:
+            if done:
+                await outbox.delivered(sorted(done))
+        if len(page) < limit or (not done and limit >= _MOST_PAGE):
+            return
+        if not done:  # what cannot be delivered yet must not hide the rest
+            limit *= 4
+
+
+async def _all(plane: Plane, waiting: list[Outgoing], done: set[str]) -> None:
+    """Deliver messages; those that need not come again are noted, also when others fail."""
+    faults: list[BaseException] = []
     for kind, items in groupby(waiting, key=lambda item: item.kind):
-        if kind == "admit":  # one after the other: each counts who runs
-            for item in items:
-                await plane.admissions.admit(item.payload["key"])
-                done.append(item.outgoing_id)
-            continue
         batch = list(items)
-        ended = await asyncio.gather(*(_DELIVER[kind](plane, item) for item in batch))
-        done += [item.outgoing_id for item, is_done in zip(batch, ended, strict=True) if is_done]
-    return done
+        if kind == "admit":
+            ended = await _admit(plane, batch)
+        else:
+            work = (_DELIVER[kind](plane, item) for item in batch)
+            ended = await asyncio.gather(*work, return_exceptions=True)
+        for item, outcome in zip(batch, ended, strict=True):
+            if isinstance(outcome, BaseException):
+                faults.append(outcome)
+            elif outcome:
+                done.add(item.outgoing_id)
+    if faults:
+        raise faults[0]
+
+
+async def _admit(plane: Plane, batch: list[Outgoing]) -> list[bool | BaseException]:
+    """Let waiting runs begin; keys that are named twice are looked at once."""
+    keys = list(dict.fromkeys(item.payload["key"] for item in batch))
+    ended = await asyncio.gather(*map(plane.admissions.admit, keys), return_exceptions=True)
+    outcome = {key: fault or True for key, fault in zip(keys, ended, strict=True)}
+    return [outcome[item.payload["key"]] for item in batch]
 
 
 async def _state(plane: Plane, execution_id: str) -> State:
@@ -79,11 +154,13 @@ async def _start_child(plane: Plane, item: Outgoing) -> bool:
     except NoetlError as refusal:
         if refusal.retryable:
             raise
+        plane.metrics.execute_outcomes.inc("child", "error")
         error = ev.Error(kind="config", code=refusal.code, message=refusal.message)
         failed = ev.ExecutionReturned(
             child_key=child_key, child_execution_id=None, outcome="FAILED", error=error
         )
         return await _return(plane, parent_id, failed, None)
+    plane.metrics.execute_outcomes.inc("child", started.status)
     if not is_awaited:
         begun = ev.ExecutionReturned(
             child_key=child_key, child_execution_id=started.execution_id, outcome="STARTED"

@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from noetl.bus import subjects
-from noetl.bus.base import BusGone
+from noetl.bus.base import BusGone, Letter
 from noetl.server.moments import from_now
-from noetl.server.signals import Hint, sleep_until
+from noetl.server.signals import Hint
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from noetl.server.plane import Plane
+    from noetl.server.signals import Stop
 
 OLD_S: Final = 5.0
-EVERY_S: Final = 30.0
+"""A command that waits longer may have been missed."""
+AGAIN_S: Final = 30.0
+"""One that is still there after another while is told again."""
+CHUNK: Final = 256
+MOST_BYTES: Final = 4096
 _encode: Final = msgspec.json.Encoder().encode
 
 
 async def run(plane: Plane) -> None:
-    """Publish what commits left unclaimed; look for what was forgotten now and then."""
-    clock = plane.parts.clock
-    due = clock.monotonic() + EVERY_S
+    """Publish what commits left unclaimed."""
     while True:
         await publish(plane)
-        if clock.monotonic() >= due:
-            due = clock.monotonic() + EVERY_S
-            await repeat(plane)
-        await sleep_until(plane.signals.hints, due - clock.monotonic())
+        await plane.signals.hints.wait()
+        plane.signals.hints.clear()
 
 
 async def publish(plane: Plane) -> None:
@@ -36,28 +40,53 @@ async def publish(plane: Plane) -> None:
     waiting = plane.signals.unhinted
     try:
         while waiting:
-            await _tell(plane, waiting.popleft(), "")
-        for pool, commands in plane.signals.taken_stops().items():
-            message = _encode({"op": "cancel", "command_ids": commands})
-            await plane.parts.bus.tell(subjects.control(pool), message)
+            found = [waiting.popleft() for _ in range(min(CHUNK, len(waiting)))]
+            await _tell(plane, found, "")
+        for pool, stops in plane.signals.taken_stops().items():
+            subject = subjects.control(pool)
+            for start in range(0, len(stops), CHUNK):
+                message = _word(stops[start : start + CHUNK])
+                await plane.parts.bus.tell(subject, message)
     except BusGone:
         waiting.clear()
 
 
-async def repeat(plane: Plane) -> None:
-    """Hint again at commands that have been pending for a while."""
+def _word(stops: Sequence[Stop]) -> bytes:
+    """What is to stop; the next attempt of a lost one may run already, and must not."""
+    return _encode(
+        {
+            "op": "cancel",
+            "command_ids": [stop.command_id for stop in stops],
+            "attempts": {stop.command_id: stop.attempt for stop in stops},
+        }
+    )
+
+
+async def repeat(plane: Plane) -> int:
+    """Hint again at commands that have been pending for a while; how many there were."""
     clock = plane.parts.clock
-    before = from_now(clock, -OLD_S)
-    for row in await plane.parts.store.commands.unhinted(before):
-        hint = Hint(row.execution_id, row.pool or "", row.command_id, row.step, row.attempt)
-        try:
-            await _tell(plane, hint, before)
-        except BusGone:
-            return
+    before, told = from_now(clock, -OLD_S), from_now(clock, AGAIN_S - OLD_S)
+    rows = await plane.parts.store.commands.unhinted(before, told=told)
+    hints = [
+        Hint(row.execution_id, row.pool or "", row.command_id, row.step, row.attempt)
+        for row in rows
+    ]
+    try:
+        for start in range(0, len(hints), CHUNK):
+            await _tell(plane, hints[start : start + CHUNK], before)
+    except BusGone:
+        return 0  # parked claims find them, and so does the next round
+    return len(hints)
 
 
-async def _tell(plane: Plane, hint: Hint, round_: str) -> None:
-    message = {
+async def _tell(plane: Plane, hints: Sequence[Hint], round_: str) -> None:
+    await plane.parts.bus.publish_many([_letter(plane, hint, round_) for hint in hints])
+    for pool, count in Counter(hint.pool for hint in hints).items():
+        plane.metrics.command_publish.inc("sweep" if round_ else "hint", pool, by=count)
+
+
+def _letter(plane: Plane, hint: Hint, round_: str) -> Letter:
+    message: dict[str, Any] = {
         "execution_id": hint.execution_id,
         "event_id": hint.command_id,
         "command_id": hint.command_id,
@@ -66,6 +95,10 @@ async def _tell(plane: Plane, hint: Hint, round_: str) -> None:
         "server_url": plane.parts.server_url,
         "execution_pool": hint.pool,
     }
+    payload = _encode(message)
+    entry = plane.cache.peek(hint.execution_id)
+    if entry is not None and entry.state.trace is not None:
+        traced = _encode(message | {"trace": entry.state.trace})
+        payload = traced if len(traced) < MOST_BYTES else payload
     subject = subjects.commands(hint.pool, hint.execution_id)
-    msg_id = f"{hint.command_id}.{hint.attempt}.{round_}"
-    await plane.parts.bus.publish(subject, _encode(message), msg_id)
+    return Letter(subject, payload, f"{hint.command_id}.{hint.attempt}.{round_}")

@@ -11,6 +11,7 @@ from noetl.server.handout import is_held
 from noetl.server.posts import Post, Stamped
 from noetl.server.reports import find_command
 from noetl.server.signals import sleep_until
+from noetl.store.errors import DatabaseGone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,14 +25,28 @@ EVERY_S: Final = 1.0
 IDLE_S: Final = 5.0
 
 
-async def run(plane: Plane) -> None:
-    """Look every second while a worker holds anything, else rarely."""
-    clock = plane.parts.clock
+async def run(plane: Plane, outage_at: float | None = None) -> None:
+    """Look every second while a worker holds anything, else rarely.
+
+    Nothing expires within one lease after the database, or all servers, were away: until then a
+    worker could not beat. `outage_at` is when that was, on the monotonic clock.
+    """
+    clock, lease_s = plane.parts.clock, plane.parts.lease_s
     # What was held before this process began is known to nobody: look often until it has ended.
     began = clock.monotonic()
+    outage_at = began if outage_at is None else outage_at
     while True:
-        await sweep(plane)
-        if plane.signals.held or clock.monotonic() < began + 2 * plane.parts.lease_s:
+        await asyncio.sleep(outage_at + lease_s - clock.monotonic())
+        try:
+            await sweep(plane)
+        except DatabaseGone:
+            outage_at = clock.monotonic()
+            continue
+        if (
+            not plane.parts.is_alone
+            or plane.signals.held
+            or clock.monotonic() < began + 2 * lease_s
+        ):
             await asyncio.sleep(EVERY_S)
         else:
             plane.signals.leases.clear()
@@ -43,13 +58,18 @@ async def sweep(plane: Plane) -> int:
     now = rfc3339(plane.parts.clock.now())
     rows = await plane.parts.store.commands.expired(now)
     if rows:
-        posts = [Post(row.execution_id, losing(row, plane.handout)) for row in rows]
+        lost: dict[str, str] = {}
+        posts = [Post(row.execution_id, losing(row, plane.handout, lost)) for row in rows]
         await plane.ingest.submit(posts)
+        for pool in lost.values():
+            plane.metrics.lease_lost.inc(pool)
     return len(rows)
 
 
-def losing(row: CommandRow, handout: HandOut) -> Callable[[State], Iterator[Stamped]]:
-    """The loss of an attempt, if it is still the current one."""
+def losing(
+    row: CommandRow, handout: HandOut, lost: dict[str, str]
+) -> Callable[[State], Iterator[Stamped]]:
+    """The loss of an attempt, if it is still the current one; it is noted with its pool."""
 
     def make(state: State) -> Iterator[Stamped]:
         command = find_command(state, row.command_id)
@@ -58,6 +78,7 @@ def losing(row: CommandRow, handout: HandOut) -> Callable[[State], Iterator[Stam
         if row.worker_id is None or not is_held(command, row.worker_id):
             return
         handout.remember(row.command_id, row.attempt + 1, row.checkpoint)
+        lost[row.command_id] = row.pool or ""
         yield Stamped(
             ev.CommandLost(step=command.step, command_key=command.key, attempt=command.attempt),
             parent_event_id=command.id,

@@ -1,0 +1,256 @@
+"""What a server process stands on, opened in order: database, its clock, bus, machine number."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import socket
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from noetl.blobs.postgres import PostgresBlobs
+from noetl.bus.base import BusGone
+from noetl.bus.memory import MemoryBus
+from noetl.bus.nats import NatsBus
+from noetl.clock import SystemClock, rfc3339
+from noetl.errors import NoetlError
+from noetl.ids import Ids, random_key
+from noetl.server.parts import ServerParts
+from noetl.server.vitals import DATABASE, PoolNumbers, Vitals
+from noetl.store.base import RuntimeRow
+from noetl.store.errors import DatabaseGone
+from noetl.store.postgres import migrate
+from noetl.store.postgres.clock import DatabaseClock
+from noetl.store.postgres.database import Database
+from noetl.store.postgres.durability import require_durable
+from noetl.store.postgres.store import PostgresStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+    from contextlib import AsyncExitStack
+
+    from noetl.bus.base import Bus
+    from noetl.clock import Clock
+    from noetl.settings import ServerSettings
+    from noetl.store.postgres.migrate import Migration
+
+    Loop: TypeAlias = Callable[[], Coroutine[None, None, None]]
+
+PATIENCE_S: Final = 30.0
+"""How long a database may take to come up."""
+LOOK_S: Final = 0.2
+BUS_S: Final = 3.0
+"""How long a start waits for the bus; its streams must be as we declare them."""
+BEAT_S: Final = 10.0
+DAY_S: Final = 86_400.0
+SILENT: Final = timedelta(hours=1)
+"""A process that was not heard of for so long has lost its machine number."""
+KIND: Final = "server_api"
+_ALIVE: Final = "select 1"
+_NEWEST: Final = "select max(name) from noetl.migration"
+_log: Final = logging.getLogger(__name__)
+
+
+class NotMigrated(NoetlError):
+    """The schema of the database is older than this release."""
+
+    code = "migrations_missing"
+
+
+class SeatLost(NoetlError):
+    """Another process makes ids with the number of this one."""
+
+    code = "machine_number_lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Backends:
+    """What a server is made from, and what must be kept going beside it."""
+
+    parts: ServerParts
+    vitals: Vitals
+    loops: Mapping[str, Loop]
+
+
+async def opened(stack: AsyncExitStack, settings: ServerSettings) -> Backends:
+    """Everything that a server needs; the stack closes it again."""
+    newest = await _migrated(settings.database_url)
+    database = await Database.open(settings.database_url, size=settings.database_pool_max)
+    stack.push_async_callback(database.close)
+    if settings.env == "production":
+        await require_durable(database)
+    clock = await DatabaseClock.open(database.background)
+    store = PostgresStore(database)
+    await store.warm_up()
+    seat = Seat(settings, store, clock)
+    ids = Ids(clock, await seat.take())
+    stack.push_async_callback(seat.leave)
+    bus = await _bus(stack, settings)
+    parts = ServerParts(
+        store=store,
+        bus=bus,
+        blobs=PostgresBlobs(database, ids),
+        clock=clock,
+        ids=ids,
+        lease_s=settings.lease_s,
+        inline_bytes=settings.inline_bytes,
+        server_url=settings.url,
+        is_open=False,
+        internal_tokens=settings.internal_tokens,
+        publishes=bool(settings.nats_url) and settings.outbox_publisher == "server",
+        is_alone=False,
+        servers=settings.servers or (settings.url,),
+        env=settings.env,
+        cursor_key=_cursor_key(settings),
+    )
+    loops: dict[str, Loop] = {
+        "clock": clock.run,
+        "beat": seat.run,
+        "partitions": partial(_partitions, store),
+    }
+    return Backends(parts, _vitals(database, bus, newest), loops)
+
+
+async def _migrated(url: str) -> str:
+    """The newest migration; refused while one is missing."""
+    known = await _patiently(url)
+    missing = [item.name for item in known if not item.is_applied]
+    if missing:
+        raise NotMigrated(
+            f"the database lacks {len(missing)} migrations, the first is {missing[0]}",
+            hint="run `noetl db migrate`",
+        )
+    return known[-1].name
+
+
+async def _patiently(url: str) -> list[Migration]:
+    """The migrations, once the database is there."""
+    clock = SystemClock()
+    until = clock.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return await migrate.status(url)
+        except DatabaseGone:
+            if clock.monotonic() >= until:
+                raise
+        await asyncio.sleep(LOOK_S)
+
+
+class Seat:
+    """The machine number of this process: the one that was told, else one that is leased."""
+
+    def __init__(self, settings: ServerSettings, store: PostgresStore, clock: Clock) -> None:
+        self._runtimes = store.runtimes
+        self._clock = clock
+        self._hostname = socket.gethostname()
+        self._name = f"{self._hostname}:{settings.port}"
+        self._url = settings.url
+        self._told = settings.machine_id
+        self._number: int | None = None
+
+    async def take(self) -> int:
+        """Make this process known; its number."""
+        now = self._clock.now()
+        joined = await self._runtimes.join(
+            RuntimeRow(
+                runtime_id=Ids(self._clock, self._told).new(),
+                name=self._name,
+                kind=KIND,
+                uri=self._url,
+                hostname=self._hostname,
+                machine_id=self._told,
+                heartbeat=rfc3339(now),
+                created_at=rfc3339(now),
+            ),
+            silent_since=rfc3339(now - SILENT),
+        )
+        number = joined.machine_id if self._told is None else self._told
+        if number is None or self._number not in (None, number):
+            raise SeatLost(
+                f"the machine number {self._number} was given to another process",
+                hint="it was cut off for too long; start it again",
+            )
+        self._number = number
+        return number
+
+    async def run(self) -> None:
+        """Be heard of, again and again."""
+        while True:
+            await asyncio.sleep(BEAT_S)
+            try:
+                if not await self._runtimes.beat(KIND, self._name, rfc3339(self._clock.now())):
+                    await self.take()
+            except NoetlError as fault:
+                if not fault.retryable:
+                    raise
+
+    async def leave(self) -> None:
+        """Give the number back."""
+        try:
+            await self._runtimes.leave(KIND, self._name)
+        except NoetlError as fault:  # it falls free after an hour
+            _log.info("the server could not sign off", extra={"reason": fault.message})
+
+
+async def _partitions(store: PostgresStore) -> None:
+    """Make the tables of the months to come, once a day."""
+    while True:
+        try:
+            await store.ensure_partitions()
+            await asyncio.sleep(DAY_S)
+        except NoetlError as fault:
+            if not fault.retryable:
+                raise
+            await asyncio.sleep(BEAT_S)
+
+
+async def _bus(stack: AsyncExitStack, settings: ServerSettings) -> Bus:
+    if not settings.nats_url:
+        _log.warning("there is no bus: workers find their work by asking")
+        return MemoryBus()
+    bus = await NatsBus.open(
+        settings.nats_url,
+        user=settings.nats_user,
+        password=settings.nats_password,
+        token=settings.nats_token,
+        creds=settings.nats_creds,
+    )
+    stack.push_async_callback(bus.close)
+    try:
+        await bus.ready(BUS_S)
+    except BusGone as gone:
+        _log.warning("the bus is away; work goes on without it", extra={"reason": gone.message})
+    return bus
+
+
+def _vitals(database: Database, bus: Bus, newest: str) -> Vitals:
+    async def is_there() -> bool:
+        return bool(await database.background.fetchval(_ALIVE) == 1)
+
+    async def is_migrated() -> bool:
+        found: str | None = await database.background.fetchval(_NEWEST)
+        return found is not None and found >= newest
+
+    def pools() -> dict[str, PoolNumbers]:
+        pools = {"main": database, "background": database.background}
+        return {name: PoolNumbers(**pool.numbers()) for name, pool in pools.items()}
+
+    def is_bus_up() -> bool:
+        return isinstance(bus, NatsBus) and bus.is_connected
+
+    return Vitals(
+        SystemClock(),
+        checks={DATABASE: is_there, "migrations": is_migrated},
+        pools=pools,
+        is_bus_up=is_bus_up,
+    )
+
+
+def _cursor_key(settings: ServerSettings) -> bytes:
+    """The same on all servers that share a secret, so that a page may come from any of them."""
+    secret = settings.encryption_key or settings.internal_token or random_key()
+    return hmac.digest(secret.encode(), b"noetl cursors", hashlib.sha256)

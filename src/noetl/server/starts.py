@@ -1,0 +1,218 @@
+"""Runs that callers ask for: what they may ask, and what it means."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from noetl.api.executions import Rehearsed
+from noetl.clock import rfc3339
+from noetl.engine import events as ev
+from noetl.ids import parse
+from noetl.server import requirements
+from noetl.server.access import LOCAL, own_path
+from noetl.server.errors import Conflict, Forbidden, Unacceptable, UnknownExecution
+from noetl.server.moments import moment_of
+from noetl.server.wanted import Wanted, about, check, pool_of, workload_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from noetl.api.executions import Execute, Started
+    from noetl.server.access import Caller
+    from noetl.server.execute import Runs
+    from noetl.server.parts import ServerParts
+    from noetl.server.programs import Programs
+    from noetl.store.base import CatalogEntry
+
+MOST_LABELS: Final = 32
+MOST_LABEL_NAME: Final = 63
+MOST_LABEL: Final = 255
+MOST_KEY: Final = 200
+KEY_WINDOW_S: Final = 86_400
+MOST_DELAY: Final = timedelta(days=366)
+SYSTEM_POOL: Final = "system"
+_OF_SERVICES: Final = ("execution_id", "request", "trigger")
+_SERVICES: Final = frozenset({"worker", "gateway", "runtime", "system"})
+_KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
+_TRACEPARENT: Final = re.compile(
+    r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
+)
+_REHEARSED: Final = frozenset({
+    "invalid_input", "requirement_missing", "invalid_playbook", "not_executable", "no_entry_step",
+})  # fmt: skip
+
+
+class Starts:
+    """Turns requests into runs."""
+
+    def __init__(self, parts: ServerParts, runs: Runs, programs: Programs) -> None:
+        self._store = parts.store
+        self._clock = parts.clock
+        self._kinds = parts.kinds
+        self._runs = runs
+        self._programs = programs
+
+    async def execute(
+        self,
+        body: Execute,
+        caller: Caller = LOCAL,
+        *,
+        key: str | None = None,
+        trace: dict[str, Any] | None = None,
+    ) -> Started:
+        """Start a run; `key` and `trace` come with the request's headers."""
+        wanted = await self.wanted(body, caller, trace=trace)
+        if key is not None and wanted.dedup is None:
+            if not _KEY.fullmatch(key):
+                raise Unacceptable(f"`Idempotency-Key` has 1..{MOST_KEY} visible characters")
+            wanted.dedup = (f"api:{caller.account}", f"idempotency:{key}", KEY_WINDOW_S)
+            wanted.is_exact = True
+        return await self._runs.start(wanted)
+
+    async def wanted(
+        self,
+        body: Execute,
+        caller: Caller = LOCAL,
+        *,
+        trace: dict[str, Any] | None = None,
+        entries: dict[tuple[Any, ...], CatalogEntry] | None = None,
+    ) -> Wanted:
+        """What a request means, if its caller may ask for it."""
+        _must_be_allowed(body, caller)
+        _must_be_labels(body.labels)
+        if body.payload is not None and body.workload is not None:
+            raise Unacceptable("`workload` is another word for `payload`; name one of them")
+        parent = None if body.parent_execution_id is None else parse(body.parent_execution_id)
+        wanted = Wanted(
+            path=body.path,
+            catalog_id=None if body.catalog_id is None else parse(body.catalog_id),
+            version=body.version,
+            payload=body.payload or body.workload or {},
+            execution_id=None if body.execution_id is None else parse(body.execution_id),
+            pool=body.execution_pool,
+            priority=body.priority,
+            parent_execution_id=parent,
+            trace=_trace(body.trace),
+            labels=body.labels,
+            trigger=body.trigger or {"kind": "api"},
+            created_by=caller.account,
+            request=body.request,
+            start_at=self._start_at(body.start_at),
+        )
+        if parent is not None:
+            await self._under(wanted, parent)
+        wanted.trace = wanted.trace or trace
+        if body.dedup is not None:
+            scope = parent or f"api:{caller.account}"
+            wanted.dedup = (scope, body.dedup.key, body.dedup.window_secs)
+        check(wanted)
+        await self._resolved(wanted, caller, {} if entries is None else entries)
+        return wanted
+
+    async def _resolved(
+        self, wanted: Wanted, caller: Caller, entries: dict[tuple[Any, ...], CatalogEntry]
+    ) -> None:
+        """Look the document up, and whether the caller may run it where it would run."""
+        asked = (wanted.path, wanted.catalog_id, wanted.version)
+        entry = entries.get(asked)
+        if entry is None:
+            entry = entries[asked] = await self._runs.resolve(*asked)
+        own_path(caller, "execution:run", entry.path)
+        pool = wanted.pool or pool_of(self._programs.of(entry).playbook)
+        if pool == SYSTEM_POOL and caller.mark("system:write") != "y":
+            raise Forbidden("the pool `system` is the platform's own", code="reserved_pool")
+        wanted.entry = entry
+
+    async def _under(self, wanted: Wanted, parent: str) -> None:
+        row = await self._store.executions.get(parent)
+        if row is None:
+            raise UnknownExecution(f"there is no execution {parent}")
+        if row.completed_at is not None:
+            raise Conflict(f"the parent is {row.status}", code="already_terminal")
+        first = (await self._store.log.read(parent, 0, 1))[0].event
+        if isinstance(first, ev.PlaybookStarted):
+            wanted.depth = first.depth + 1
+            wanted.trace = wanted.trace or first.trace
+
+    def _start_at(self, text: str | None) -> str | None:
+        """The moment to wait for; none when it has come already."""
+        if text is None:
+            return None
+        moment, now = moment_of(text, "start_at"), self._clock.now()
+        if moment > rfc3339(now + MOST_DELAY):
+            raise Unacceptable(
+                f"`start_at` is more than {MOST_DELAY.days} days away", code="bad_time"
+            )
+        return moment if moment > rfc3339(now) else None
+
+    async def rehearse(self, body: Execute, caller: Caller = LOCAL) -> Rehearsed:
+        """Check and merge what a start would, and store nothing."""
+        try:
+            wanted = await self.wanted(body, caller)
+            entry = wanted.entry
+            if entry is None:
+                raise AssertionError("a wish is resolved")
+            program = self._programs.of(entry)
+            pool = wanted.pool or pool_of(program.playbook)
+            told = about(wanted.execution_id or "0", entry, pool)
+            workload, warnings = workload_of(wanted, program.playbook, told)
+            requirements.check(program.playbook, self._kinds)
+        except Unacceptable as refusal:
+            if refusal.code not in _REHEARSED:
+                raise
+            problem = {"code": refusal.code, "detail": refusal.message}
+            return Rehearsed(valid=False, problems=refusal.errors or (problem,))
+        return Rehearsed(
+            valid=True,
+            entry_step=program.entry,
+            workload=workload,
+            problems=tuple({"code": "warning", "detail": warning} for warning in warnings),
+        )
+
+
+def trace_of(headers: Mapping[str, str]) -> dict[str, Any] | None:
+    """The trace that a request belongs to; one that is not well formed is none."""
+    parent = headers.get("traceparent")
+    if parent is None or not _TRACEPARENT.fullmatch(parent):
+        return None
+    more = {name: headers[name] for name in ("tracestate", "baggage") if name in headers}
+    return {"traceparent": parent, **more}
+
+
+def _trace(trace: dict[str, Any] | None) -> dict[str, Any] | None:
+    if not trace:
+        return None
+    parent = trace.get("traceparent")
+    if not isinstance(parent, str) or not _TRACEPARENT.fullmatch(parent):
+        raise Unacceptable(
+            "`trace.traceparent` is not one of W3C",
+            errors=({"pointer": "/trace/traceparent", "code": "validation_failed"},),
+        )
+    return trace
+
+
+def _must_be_allowed(body: Execute, caller: Caller) -> None:
+    if _SERVICES.isdisjoint(caller.roles):
+        for name in _OF_SERVICES:
+            if getattr(body, name):
+                raise Forbidden(
+                    f"`{name}` is for the platform's own processes", code="field_not_allowed"
+                )
+    if caller.mark("execution:run") == "o" and body.parent_execution_id is None:
+        raise Forbidden(f"{caller.account} starts runs only under a run of its own")
+
+
+def _must_be_labels(labels: Mapping[str, str]) -> None:
+    is_fit = len(labels) <= MOST_LABELS and all(
+        1 <= len(name) <= MOST_LABEL_NAME and len(value) <= MOST_LABEL
+        for name, value in labels.items()
+    )
+    if not is_fit:
+        raise Unacceptable(
+            "`labels` are out of bounds",
+            hint=f"{MOST_LABELS} labels; names of 1..{MOST_LABEL_NAME} and values of up to "
+            f"{MOST_LABEL} characters",
+            errors=({"pointer": "/labels", "code": "validation_failed"},),
+        )

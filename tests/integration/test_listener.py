@@ -1,0 +1,115 @@
+"""The HTTP server under the door, on a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+
+from noetl.errors import NoetlError
+from noetl.server.door import Door
+from noetl.server.http import bound, listener
+from noetl.server.routes.exchange import body_of, json, route
+from tests.unit.server.rig import rig
+
+
+@asynccontextmanager
+async def listening(*makers):
+    """A server with routes of the test's own; the address it is heard at."""
+    async with rig() as r:
+        door = Door([maker(r.plane) for maker in makers])
+        with bound("127.0.0.1", 0) as open_socket:
+            port = open_socket.getsockname()[1]
+            server = listener(door)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(server.serve([open_socket]))
+                await server.heard.wait()
+                try:
+                    yield port
+                finally:
+                    server.stop()
+
+
+def echo(plane):
+    async def answer(_, request):
+        return json({"got": (await body_of(request)).decode()})
+
+    return route(plane, "POST", "/echo", answer, "public")
+
+
+async def talk(port: int, *parts: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for part in parts:
+        writer.write(part)
+        await writer.drain()
+        await asyncio.sleep(0.01)  # so that it comes as a part of its own
+    answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return answer
+
+
+async def test_a_connection_carries_request_after_request() -> None:
+    async with listening(echo) as port, httpx.AsyncClient() as http:
+        for number in range(3):
+            answer = await http.post(f"http://127.0.0.1:{port}/echo", content=str(number))
+            assert answer.json() == {"got": str(number)}
+        large = await http.post(f"http://127.0.0.1:{port}/echo", content="x" * 500_000)
+        assert len(large.json()["got"]) == 500_000
+
+
+async def test_pipelined_requests_are_answered_in_order() -> None:
+    one = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n%d"
+    last = b"POST /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 1\r\n\r\n9"
+    async with listening(echo) as port:
+        answer = await talk(port, one % 1 + one % 2 + last)
+    assert [answer.index(b'{"got":"%s"}' % word) for word in (b"1", b"2", b"9")] == sorted(
+        answer.index(b'{"got":"%s"}' % word) for word in (b"1", b"2", b"9")
+    )
+
+
+async def test_a_head_that_grows_is_refused() -> None:
+    start = b"POST /echo HTTP/1.1\r\nHost: x\r\n"
+    async with listening(echo) as port:
+        parts = [b"X-%d: %s\r\n" % (n, b"a" * 10_000) for n in range(4)]
+        for answer in (
+            await talk(port, start, *parts),
+            await talk(port, start, b"X: ", *[b"a" * 10_000] * 4),
+            await talk(port, b"POST /" + b"a" * 40_000 + b" HTTP/1.1\r\n\r\n"),
+        ):
+            assert answer.startswith(b"HTTP/1.1 431")
+            assert b"headers_too_large" in answer
+
+
+async def test_a_caller_that_leaves_takes_its_request_along() -> None:
+    inside, cancelled = asyncio.Event(), asyncio.Event()
+
+    def waits(plane):
+        async def answer(plane, request):
+            del plane, request
+            inside.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled.set()
+
+        return route(plane, "POST", "/wait/{name}", answer, "public")
+
+    async with listening(waits) as port:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST /wait/x HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+        await inside.wait()
+        writer.close()
+        await writer.wait_closed()
+        async with asyncio.timeout(5):
+            await cancelled.wait()
+
+
+async def test_a_taken_address_is_a_sentence() -> None:
+    with bound("127.0.0.1", 0) as taken:
+        taken.listen()
+        with pytest.raises(NoetlError, match="cannot be listened on") as refused:
+            bound("127.0.0.1", taken.getsockname()[1])
+    assert refused.value.code == "address_unavailable"
