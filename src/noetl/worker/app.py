@@ -4,69 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import platform
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from noetl.api.commands import Held as HeldCommand
-from noetl.api.commands import Release
-from noetl.api.runtime import Left, WorkerEntry
-from noetl.telemetry.redact import Redactor
-from noetl.worker.consume import Consumer
+from noetl.api.runtime import WorkerEntry
+from noetl.worker.brakes import watch
+from noetl.worker.consume import Applicant, Consumer
+from noetl.worker.courier import Sender
 from noetl.worker.execute import Desk, Executor
-from noetl.worker.heartbeat import Heart
-from noetl.worker.held import ABANDON_S, Held
+from noetl.worker.exits import FLUSH_S, Exit
+from noetl.worker.heartbeat import Chart, Heart
+from noetl.worker.held import ABANDON_S, Held, Kinds
+from noetl.worker.hints import Ear, Listener, Servers
 from noetl.worker.logs import Logs
 from noetl.worker.objects import Objects
+from noetl.worker.parts import WorkerParts
 from noetl.worker.patience import patiently
 from noetl.worker.playbooks import Playbooks
-from noetl.worker.report import Reporter, Sender
+from noetl.worker.pulse import Pulse
+from noetl.worker.report import Reporter
 from noetl.worker.results import Results
-from noetl.worker.tasks import CEILING_S, Bench
+from noetl.worker.tasks import Bench
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
     from typing import Any
 
-    from noetl.api.client import Client
     from noetl.api.commands import Beat
     from noetl.api.events import Reported
-    from noetl.blobs.base import Blobs
     from noetl.bus.base import Bus
-    from noetl.clock import Clock
-    from noetl.ids import Ids
-    from noetl.tools.base import Tool
     from noetl.worker.held import Run
-    from noetl.worker.tasks import Keychain, Secrets
 
-DRAIN_S: Final = 25.0
-FLUSH_S: Final = 5.0
+
+__all__ = ["Worker", "WorkerParts", "create_worker"]
 
 _log = logging.getLogger("noetl.worker")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerParts:
-    """What a worker is made of."""
-
-    client: Client
-    tools: Mapping[str, Tool]
-    clock: Clock
-    ids: Ids
-    worker_id: str
-    pool: str = "shared"
-    slots: int = 16
-    bus: Bus | None = None
-    blobs: Blobs | None = None
-    """Where tools read and leave large bytes; they refuse such work without it."""
-    redactor: Redactor = field(default_factory=Redactor)
-    keychain: Keychain | None = None
-    """Resolves the keychain entries that a task names, just before it runs."""
-    secrets: Secrets | None = None
-    """Gives a tool the fields of a credential by its name."""
-    drain_s: float = DRAIN_S
-    ceiling_s: float = CEILING_S
-    sandbox: str = ""
 
 
 def create_worker(parts: WorkerParts) -> Worker:
@@ -79,8 +52,9 @@ class Worker:
 
     def __init__(self, parts: WorkerParts) -> None:
         self._parts = parts
-        client = parts.client
-        self.held = Held(parts.slots, self._execute)
+        client, meters = parts.client, parts.meters
+        kinds = Kinds(limits=parts.kind_limits, on_excess=self._too_many)
+        self.held = Held(parts.slots, self._execute, kinds)
         self.reporter = Reporter(
             Sender(
                 client=client,
@@ -90,13 +64,26 @@ class Worker:
                 pool=parts.pool,
                 held=self.held,
                 on_answer=self._answered,
+                on_overflow=self._overflowed,
+                outbox=parts.outbox,
+                parcels=parts.parcels,
+                meters=meters,
             )
         )
         self.consumer = Consumer(
-            client, self.held, self.reporter, worker_id=parts.worker_id, pool=parts.pool
+            Applicant(
+                client=client,
+                worker_id=parts.worker_id,
+                pool=parts.pool,
+                held=self.held,
+                reporter=self.reporter,
+                meters=meters,
+            )
         )
+        self.servers = Servers(client, parts.server_url, parts.other)
+        self.listener = None if parts.bus is None else Listener(self._ear(parts.bus))
         self.logs = Logs(client, parts.clock)
-        self.heart = Heart(client, self.held, parts.worker_id)
+        self.heart = Chart(self.held, parts.worker_id, interval_s=parts.heartbeat_s, meters=meters)
         self._executor = Executor(
             Desk(
                 bench=Bench(
@@ -109,16 +96,21 @@ class Worker:
                     keychain=parts.keychain,
                     secrets=parts.secrets,
                     ceiling_s=parts.ceiling_s,
+                    default_s=parts.default_s,
                 ),
                 playbooks=Playbooks(client),
-                results=Results(client),
+                results=Results(client, meters, parts.parcels),
                 reporter=self.reporter,
                 logs=self.logs,
                 worker_id=parts.worker_id,
                 may_start=self.heart.may_start,
+                meters=meters,
             )
         )
+        self._exit = Exit(client, parts.worker_id)
         self._draining = asyncio.Event()
+        self._releases: set[asyncio.Task[None]] = set()
+        self.is_registered = False
 
     @property
     def running(self) -> int:
@@ -133,8 +125,23 @@ class Worker:
     @property
     def is_ready(self) -> bool:
         """Whether the server lets this worker work."""
-        denied = self.consumer.is_denied or self.reporter.is_denied
-        return not denied and not self._draining.is_set()
+        return not self.reasons
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why this worker is not ready."""
+        states = {
+            "not_registered": not self.is_registered,
+            "token_refused": self.consumer.is_denied or self.reporter.is_denied,
+            "draining": self._draining.is_set(),
+            "outbox_full": self.reporter.spill.is_disk_full,
+            "no_claims": self.consumer.is_failing and not self._is_bound,
+        }
+        return tuple(name for name, holds in states.items() if holds)
+
+    @property
+    def _is_bound(self) -> bool:
+        return self.listener is not None and self.listener.is_bound
 
     def drain(self) -> None:
         """Take no more work, finish what runs, then leave."""
@@ -144,15 +151,7 @@ class Worker:
     async def run(self) -> None:
         """Register, then work; a cancelled worker kills its tools and reports nothing of them."""
         await self.register()
-        loops = [
-            self._loop(self.reporter.run(), "report"),
-            self._loop(self.logs.run(), "logs"),
-            self._loop(self.heart.run(self.register, self._beaten), "heartbeat"),
-        ]
-        claims = [self._loop(self.consumer.run(), "claim")]
-        if self._parts.bus is not None:
-            claims.append(self._loop(self.consumer.follow(self._parts.bus), "hints"))
-            loops.append(self._loop(self.consumer.obey(self._parts.bus), "control"))
+        loops, claims = self._loops()
         drained = self._loop(self._until_drained(), "drain")
         try:
             done, _ = await asyncio.wait(
@@ -166,10 +165,11 @@ class Worker:
             self.held.is_closed = True
             for run in list(self.held):
                 self.held.stop(run)
-            await _cancelled([*claims, *loops, drained])
+            await _cancelled([*claims, *loops, *self._releases, drained])
+            await self.reporter.saved()
             if not await self.held.emptied(ABANDON_S):
                 _log.error("tools ignore their end", extra={"count": self.held.running})
-        await self._leave()
+        await self._exit.leave()
 
     async def register(self) -> None:
         """Make this worker known to its pool."""
@@ -179,11 +179,53 @@ class Worker:
             labels={"pool_name": parts.pool},
             capacity=parts.slots,
             hostname=platform.node(),
-            capabilities={"kinds": sorted(parts.tools), "sandbox": parts.sandbox},
-            runtime={"kind": "python", "version": platform.python_version()},
+            capabilities={
+                "kinds": sorted(parts.tools),
+                "extras": list(parts.extras),
+                "sandbox": parts.sandbox,
+            },
+            runtime={
+                "kind": "python",
+                "version": platform.python_version(),
+                "pid": os.getpid(),
+            },
         )
         joined = await patiently(lambda: parts.client.register_worker(body))
         self.heart.lease_s = joined.lease_seconds
+        self.servers.learn(joined.servers)
+        if joined.machine_id is not None:
+            parts.on_machine(joined.machine_id)
+        self.is_registered = True
+
+    def _loops(self) -> tuple[list[asyncio.Task[None]], list[asyncio.Task[None]]]:
+        """What runs while the worker lives, and what asks for work."""
+        parts = self._parts
+        heart: Heart | Pulse = Heart(parts.client, self.heart)
+        if parts.heart == "thread":
+            heart = Pulse(parts.line, self.heart)
+        loops = [
+            self._loop(self.reporter.run(), "report"),
+            self._loop(self.logs.run(), "logs"),
+            self._loop(heart.run(self.register, self._beaten), "heartbeat"),
+        ]
+        claims = [self._loop(self.consumer.run(), "claim")]
+        if parts.brakes:
+            loops.append(self._loop(watch(self.held, parts.brakes), "brakes"))
+        if self.listener is not None:
+            claims.append(self._loop(self.listener.follow(), "hints"))
+            loops.append(self._loop(self.listener.obey(), "control"))
+        return loops, claims
+
+    def _ear(self, bus: Bus) -> Ear:
+        return Ear(
+            bus=bus,
+            pool=self._parts.pool,
+            worker_id=self._parts.worker_id,
+            held=self.held,
+            consumer=self.consumer,
+            servers=self.servers,
+            meters=self._parts.meters,
+        )
 
     # ------------------------------------------------------------------ answers
 
@@ -191,7 +233,8 @@ class Worker:
         await self._executor.run(run, self.held)
 
     def _answered(self, answer: Reported, late: Mapping[str, int]) -> None:
-        self.held.stop_ids(answer.cancelled, late)
+        stopped = self.held.stop_ids(answer.cancelled, late)
+        self._parts.meters.cancelled("report", stopped)
         self.consumer.counts.took("piggyback", len(answer.claimed))
         self.consumer.press(answer.pressure)
         self.held.take(answer.claimed)
@@ -200,6 +243,20 @@ class Worker:
         self.consumer.press(beat.pressure)
         if beat.drain:
             self.drain()
+
+    def _too_many(self, run: Run) -> None:
+        """More of a kind than this worker should have: others may be free."""
+        task = self._loop(self._exit.give([run], "kind_limit"), "release")
+        self._releases.add(task)
+        task.add_done_callback(self._releases.discard)
+
+    def _overflowed(self) -> None:
+        """What runs now could not be reported: its leases bring it back."""
+        running = [run for run in self.held if not run.is_stopped]
+        if running:
+            _log.error("the outbox overflows", extra={"cancelled": len(running)})
+        for run in running:
+            self.held.stop(run)
 
     # ------------------------------------------------------------------ the end
 
@@ -222,32 +279,10 @@ class Worker:
 
     async def _release(self, runs: Iterable[Run]) -> None:
         """Stop these commands and let other workers have them at once."""
-        given = []
-        for run in runs:
+        given = list(runs)
+        for run in given:
             self.held.stop(run)
-            command = run.command
-            given.append(
-                HeldCommand(
-                    command_id=command.command_id,
-                    attempt=command.attempt,
-                    checkpoint=run.checkpoint() if run.checkpoint else None,
-                )
-            )
-        if not given:
-            return
-        body = Release(worker_id=self._parts.worker_id, commands=tuple(given))
-        try:
-            async with asyncio.timeout(FLUSH_S):
-                await self._parts.client.release(body)
-        except Exception as fault:  # noqa: BLE001 - the border: the leases run out and bring them back
-            _log.warning("commands could not be given back", extra={"reason": str(fault)})
-
-    async def _leave(self) -> None:
-        try:
-            async with asyncio.timeout(FLUSH_S):
-                await self._parts.client.leave(Left(name=self._parts.worker_id))
-        except Exception as fault:  # noqa: BLE001 - the border: the server forgets us by itself
-            _log.warning("the worker could not take leave", extra={"reason": str(fault)})
+        await self._exit.give(given, "drain")
 
     def _loop(self, coro: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         return asyncio.get_running_loop().create_task(coro, name=f"{self._parts.worker_id}:{name}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from traceback import format_exception
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +13,15 @@ import msgspec
 from noetl.api.commands import Held as HeldCommand
 from noetl.api.commands import Release
 from noetl.api.results import INLINE_BYTES
-from noetl.dsl.views import NeedsObject, Outcome, Reference
+from noetl.dsl.views import Outcome, Reference
 from noetl.engine.events import Error
 from noetl.engine.pipeline import Done, Failed, Park, Pipeline, RunTask
 from noetl.tools.base import Parked, ToolError, classify
 from noetl.worker.logs import SHOWN_BYTES, Pace
+from noetl.worker.meters import Meters
 from noetl.worker.patience import is_passing
 from noetl.worker.results import APART, encoded, selected
+from noetl.worker.stepper import Stepper
 from noetl.worker.tasks import Sinks, Tasks
 
 if TYPE_CHECKING:
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
 
     from noetl.api.commands import Command
     from noetl.dsl.playbook import Step
-    from noetl.dsl.tasks.task import TaskSpec
     from noetl.worker.held import Held, Run
     from noetl.worker.logs import Logs
     from noetl.worker.playbooks import Playbooks
@@ -49,6 +50,9 @@ class End:
     event_type: str
     payload: dict[str, Any]
     size_bytes: int
+    error_kind: str | None = None
+    reason: str = ""
+    """Why it is parked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,51 +67,7 @@ class Desk:
     worker_id: str
     may_start: asyncio.Event
     """Cleared while the leases are in doubt: then no further task is started."""
-
-
-class Stepper:
-    """Makes the pipeline of a command, again when a rule reads a value that lies elsewhere."""
-
-    def __init__(
-        self, step: Step, command: Command, defaults: TaskSpec | None, tasks: Tasks
-    ) -> None:
-        self._step = step
-        self._command = command
-        self._defaults = defaults
-        self._tasks = tasks
-        refs = command.context.refs
-        self._refs = msgspec.convert(refs, dict[str, Reference]) if refs else {}
-
-    def begin(self, checkpoint: Mapping[str, Any] | None) -> Pipeline:
-        """The pipeline from its first task, or from where it was."""
-        command = self._command
-        return Pipeline(
-            self._step,
-            command.context.bindings,
-            execution_id=command.execution_id,
-            command_key=command.command_key,
-            idempotency_key=command.idempotency_key,
-            refs=self._refs,
-            resolved=self._tasks.resolved,
-            checkpoint=checkpoint,
-            defaults=self._defaults,
-        )
-
-    async def settle(self, pipeline: Pipeline, outcome: Outcome) -> Pipeline:
-        """Report an outcome; a report that stops half-way is made again on a fresh pipeline."""
-        if not self._refs:
-            pipeline.report(outcome)
-            return pipeline
-        before = pipeline.checkpoint()
-        while True:
-            try:
-                pipeline.report(outcome)
-            except NeedsObject as need:
-                await self._tasks.fetch(need.reference)
-                pipeline = self.begin(before)
-                await self._tasks.following(pipeline)
-            else:
-                return pipeline
+    meters: Meters = field(default_factory=Meters)
 
 
 class Executor:
@@ -143,10 +103,18 @@ class Executor:
         if (told := lines.close()) is not None:
             end.payload["logs"] = told
         held.reported(run)
-        took = round((loop.time() - began) * 1000, 3)
+        took_s = loop.time() - began
+        took = round(took_s * 1000, 3)
+        self._measure(end, command, took_s)
         report = desk.reporter.made(command, end.event_type, end.payload, took)
         size = end.size_bytes if told is None else end.size_bytes + SHOWN_BYTES
         desk.reporter.end(report, size)
+
+    def _measure(self, end: End, command: Command, took_s: float) -> None:
+        meters = self._desk.meters
+        meters.ended(command.action, took_s, end.error_kind)
+        if end.event_type == "command.parked":
+            meters.parked(end.reason)
 
     # ------------------------------------------------------------------ the pipeline
 
@@ -199,6 +167,7 @@ class Executor:
                     message = "the start of the tool could not be recorded"
                     raise ToolError("internal", "report_rejected", message)
             run.is_started = True
+            desk.meters.started(asyncio.get_running_loop().time() - run.claimed_at)
         return await tasks.run(move, pipeline.keep)
 
     async def _checkpoint(self, command: Command) -> Mapping[str, Any] | None:
@@ -238,7 +207,8 @@ class Executor:
 
     async def _failed(self, failed: Failed, step: Step, command: Command) -> End:
         told = {"error": msgspec.to_builtins(failed.error), "tasks": failed.tasks}
-        return await self._with_result("call.error", told, (failed.result, step), command)
+        end = await self._with_result("call.error", told, (failed.result, step), command)
+        return replace(end, error_kind=failed.error.kind)
 
     async def _with_result(
         self, event_type: str, told: dict[str, Any], result: tuple[Any, Step], command: Command
@@ -264,7 +234,8 @@ class Executor:
         clean = self._desk.bench.redactor.redact_value(checkpoint)
         kept, own = await self._desk.results.checkpoint(clean, command)
         payload, size = self._sealed(fields)
-        return End("command.parked", {**payload, "checkpoint": kept}, size + own)
+        end = End("command.parked", {**payload, "checkpoint": kept}, size + own)
+        return replace(end, reason=str(fields["reason"]))
 
     def _broken(self, fault: Exception, command: Command) -> End:
         """The end of a command that something besides its tools failed."""
@@ -280,7 +251,8 @@ class Executor:
             step=command.node_name,
             index=command.iteration,
         )
-        return End("call.error", *self._sealed({"error": msgspec.to_builtins(error)}))
+        end = End("call.error", *self._sealed({"error": msgspec.to_builtins(error)}))
+        return replace(end, error_kind=error.kind)
 
     def _sealed(self, fields: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
         """The fields that say something, redacted and encoded, and their size."""
@@ -291,7 +263,7 @@ class Executor:
     async def _give_back(self, command: Command, fault: Exception) -> None:
         """What the tool needs cannot be had here now; another worker may be luckier."""
         _log.warning("a command is given back", extra={"reason": str(fault)})
-        own = HeldCommand(command_id=command.command_id, attempt=command.attempt)
+        own = HeldCommand(command_id=command.command_id, attempt=command.attempt, is_started=False)
         body = Release(worker_id=self._desk.worker_id, commands=(own,), reason="unavailable")
         try:
             await self._desk.bench.client.release(body)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 ABANDON_S: Final = 10.0
 MOST_REMEMBERED: Final = 4096
+KEPT_WAITING: Final = 4
+"""How many times its limit a kind may be held, so that there is a next one at once."""
 _NOTHING: Final[Mapping[str, int]] = {}
 
 
@@ -29,6 +31,8 @@ class Run:
     """Tells how far it is; None while nothing would be repeated."""
     is_saved: bool = True
     """Whether the server knows the checkpoint."""
+    claimed_at: float = 0.0
+    """In the time of the loop."""
     is_started: bool = False
     is_stopped: bool = False
     """It was cancelled, lost or given back: whatever comes of it is not reported."""
@@ -40,16 +44,46 @@ class Run:
         return self.command.command_id, self.command.attempt
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kinds:
+    """How many commands of a kind may run at once, and who takes those that are too many."""
+
+    limits: Mapping[str, int] = field(default_factory=dict)
+    on_excess: Callable[[Run], None] = lambda _: None
+
+    def full(self, runs: Iterable[Run]) -> frozenset[str]:
+        """The kinds of which there are as many as may be."""
+        counts = Counter(run.command.action for run in runs if not run.is_stopped)
+        return frozenset(kind for kind, most in self.limits.items() if counts[kind] >= most)
+
+    def is_excess(self, command: Command, runs: Iterable[Run]) -> bool:
+        """Whether so many wait here already that others should have it."""
+        most = self.limits.get(command.action)
+        if most is None:
+            return False
+        return sum(run.command.action == command.action for run in runs) >= most * KEPT_WAITING
+
+
 class Held:
     """Starts commands in free slots and counts what may still be asked for."""
 
-    def __init__(self, slots: int, execute: Callable[[Run], Coroutine[Any, Any, None]]) -> None:
+    def __init__(
+        self,
+        slots: int,
+        execute: Callable[[Run], Coroutine[Any, Any, None]],
+        kinds: Kinds | None = None,
+    ) -> None:
         self.slots = slots
+        self.brakes: frozenset[str] = frozenset()
+        """Reasons to take no more work for now."""
+        self.resumes_at = 0.0
+        """Until when, in the time of the loop, the server gives no work."""
         self.abandoned = 0
         self.is_closed = False
         self.changed = asyncio.Event()
         """Set whenever a slot may have become free."""
         self._execute = execute
+        self._kinds = kinds or Kinds()
         self._running: dict[str, Run] = {}
         self._waiting: deque[Run] = deque()
         self._promised = 0
@@ -59,9 +93,33 @@ class Held:
     @property
     def free(self) -> int:
         """Slots that no command uses and no open request may fill."""
-        if self.is_closed:
+        if self.is_closed or self.brakes or self.is_paused:
             return 0
-        return max(0, self.slots - len(self._running) - len(self._waiting) - self._promised)
+        return max(0, self.unused - self._promised)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the server asked to be left alone for a while."""
+        return self.resumes_at > 0 and self.resumes_at > asyncio.get_running_loop().time()
+
+    @property
+    def unused(self) -> int:
+        """Slots that no command uses, or waits for; one whose kind is full waits for no slot."""
+        waiting = len(self._waiting)
+        if waiting and self._kinds.limits:
+            full = self._kinds.full(self._running.values())
+            waiting = sum(run.command.action not in full for run in self._waiting)
+        return self.slots - len(self._running) - waiting
+
+    @property
+    def full_kinds(self) -> tuple[str, ...]:
+        """Kinds of which no more may be taken."""
+        return tuple(sorted(self._kinds.full(self))) if self._kinds.limits else ()
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether some kind has a limit of its own."""
+        return bool(self._kinds.limits)
 
     @property
     def running(self) -> int:
@@ -89,6 +147,7 @@ class Held:
 
     def take(self, commands: Iterable[Command]) -> None:
         """Run the commands, those without a slot as soon as there is one."""
+        now = asyncio.get_running_loop().time()
         for command in commands:
             known = self._find(command.command_id)
             if known is not None and known.command.attempt >= command.attempt:
@@ -97,8 +156,11 @@ class Held:
                 continue  # its report is on the way, the server has not seen it yet
             if known is not None:
                 self.stop(known)
-            run = Run(command)
-            if len(self._running) < self.slots and not self.is_closed:
+            run = Run(command, claimed_at=now)
+            if self._kinds.limits and self._kinds.is_excess(command, self):
+                run.is_stopped = True
+                self._kinds.on_excess(run)
+            elif len(self._running) < self.slots and not self.is_closed and self._may_start(run):
                 self._start(run)
             else:
                 self._waiting.append(run)
@@ -154,12 +216,19 @@ class Held:
             return run
         return next((run for run in self._waiting if run.command.command_id == command_id), None)
 
+    def snapshot(self) -> list[Run]:
+        """Every command that is held; other threads may ask, each list is made in one go."""
+        return [*list(self._running.values()), *list(self._waiting)]
+
+    def _may_start(self, run: Run) -> bool:
+        """Whether no older attempt is still being stopped, and its kind is not full."""
+        if run.command.command_id in self._running:
+            return False
+        limits = self._kinds.limits
+        return not limits or run.command.action not in self._kinds.full(self._running.values())
+
     def _start(self, run: Run) -> None:
-        command_id = run.command.command_id
-        if command_id in self._running:  # an older attempt is still being stopped
-            self._waiting.append(run)
-            return
-        self._running[command_id] = run
+        self._running[run.command.command_id] = run
         task = asyncio.get_running_loop().create_task(self._execute(run))
         run.task = task
         self._tasks.add(task)
@@ -186,8 +255,17 @@ class Held:
             return
         del self._running[run.command.command_id]
         if self._waiting and not self.is_closed:
-            self._start(self._waiting.popleft())
+            self._start_waiting()
         self.changed.set()
+
+    def _start_waiting(self) -> None:
+        """Start those that waited longest, each if its kind allows."""
+        for run in list(self._waiting):
+            if len(self._running) >= self.slots:
+                return
+            if self._may_start(run):
+                self._waiting.remove(run)
+                self._start(run)
 
     def _abandon(self, run: Run) -> None:
         """A tool that ignores its end keeps no slot."""

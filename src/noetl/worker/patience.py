@@ -25,16 +25,17 @@ _DENIED: Final = frozenset({401, 403})
 class Backoff:
     """Delays that double up to a limit, each shortened by chance so that workers spread out."""
 
-    def __init__(self, least_s: float = 0.1, most_s: float = 10.0) -> None:
+    def __init__(self, least_s: float = 0.1, most_s: float = 10.0, spread: float = 0.5) -> None:
         self._least_s = least_s
         self._most_s = most_s
+        self._spread = spread
         self._failures = 0
 
     def next(self) -> float:
         """The delay before the next try."""
         longest = min(self._most_s, self._least_s * float(1 << self._failures))
         self._failures = min(self._failures + 1, 32)
-        return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, hides nothing
+        return longest * random.uniform(1.0 - self._spread, 1.0)  # noqa: S311 - spreads load, hides nothing
 
     def after(self, fault: Exception) -> float:
         """The delay after this failure: what the server asked for, else the next one."""
@@ -55,6 +56,11 @@ class Backoff:
 def is_denied(fault: Exception) -> bool:
     """Whether the server does not know or does not trust this worker."""
     return isinstance(fault, Refused) and fault.problem.status in _DENIED
+
+
+def is_pressed(fault: Exception) -> bool:
+    """Whether the server has more to do than it can."""
+    return isinstance(fault, Refused) and fault.problem.status in _PRESSED
 
 
 def is_passing(fault: Exception) -> bool:

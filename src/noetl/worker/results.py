@@ -11,19 +11,22 @@ from uuid import UUID
 
 import msgspec
 
+from noetl.api.http import NoAnswer
 from noetl.api.problems import Refused
 from noetl.api.results import INLINE_BYTES
 from noetl.dsl.paths import NoSuchPath, found_at
 from noetl.dsl.template import View
 from noetl.tools.base import ToolError
-from noetl.worker.patience import patiently
+from noetl.worker.meters import Meters
+from noetl.worker.patience import is_passing, patiently
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from noetl.api.client import Client
     from noetl.api.commands import Command
     from noetl.dsl.playbook import Step
+    from noetl.worker.parcels import Parcels
 
 CHECKPOINT_BYTES: Final = 256 << 10
 APART: Final = "_ref"
@@ -100,8 +103,12 @@ def _formless(value: object, what: str) -> ToolError:
 class Results:
     """Keeps values where events may carry them."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(
+        self, client: Client, meters: Meters | None = None, parcels: Parcels | None = None
+    ) -> None:
         self._client = client
+        self._parcels = parcels
+        self._meters = meters or Meters()
 
     async def kept(
         self, value: object, command: Command, most_bytes: int = INLINE_BYTES
@@ -122,15 +129,27 @@ class Results:
         return {APART: await self._stored(raw, command)}, INLINE_BYTES
 
     async def _stored(self, raw: bytes, command: Command) -> dict[str, Any]:
-        try:
-            return await patiently(
-                lambda: self._client.put_result(
-                    command.execution_id, command.node_name, raw, "application/json"
-                )
+        def store() -> Awaitable[dict[str, Any]]:
+            return self._client.put_result(
+                command.execution_id, command.node_name, raw, "application/json"
             )
+
+        try:
+            found = await (patiently(store) if self._parcels is None else store())
+        except NoAnswer:
+            if self._parcels is None:
+                raise
+            self._meters.stored("kept", 0)
+            return await self._parcels.keep(raw)
         except Refused as fault:
+            if self._parcels is not None and is_passing(fault):
+                self._meters.stored("kept", 0)
+                return await self._parcels.keep(raw)
+            self._meters.stored("refused", 0)
             message = f"{len(raw)} bytes could not be stored: {fault.message}"
             raise ToolError("storage_quota", fault.code, message) from None
+        self._meters.stored("ok", len(raw))
+        return found
 
 
 def selected(step: Step, data: Any) -> dict[str, Any]:  # noqa: ANN401 - data of a tool

@@ -63,6 +63,7 @@ class Bench:
     keychain: Keychain | None = None
     secrets: Secrets | None = None
     ceiling_s: float = CEILING_S
+    default_s: float = DEFAULT_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +145,7 @@ class Tasks:
         if given is not None and given > ceiling:
             message = f"/timeout: {given:g} s is over the limit of this worker, {ceiling:g} s"
             raise ToolError("config", "invalid_config", message)
-        limit = _DEFAULTS.get(move.task.kind, DEFAULT_S) if given is None else given
+        limit = _DEFAULTS.get(move.task.kind, self._bench.default_s) if given is None else given
         ends = None if limit is None else now + limit
         if self._command.deadline is None:
             return ends

@@ -69,6 +69,8 @@ class FakeServer:
         self.cancelled: tuple[str, ...] = ()
         self.beat = Beat()
         self.lease_s = 15.0
+        self.servers: tuple[str, ...] = ()
+        self.machine_id: int | None = None
         self.heard = asyncio.Condition()
         self.more = asyncio.Event()
         self.gate: asyncio.Event | None = None
@@ -161,7 +163,7 @@ class FakeServer:
                 return command
         raise refusal(404, "unknown_command")
 
-    async def heartbeat(self, body: Any) -> Beat:
+    async def pool_heartbeat(self, body: Any) -> Beat:
         self.beats.append(msgspec.json.decode(msgspec.json.encode(body)))
         await self._say()
         self._fail("heartbeat")
@@ -182,7 +184,10 @@ class FakeServer:
         self._fail("register_worker")
         self.entered.append(body.name)
         await self._say()
-        return Joined(name=body.name, lease_seconds=self.lease_s)
+        return Joined(
+            name=body.name, lease_seconds=self.lease_s, servers=self.servers,
+            machine_id=self.machine_id,
+        )  # fmt: skip
 
     async def leave(self, body: Any) -> None:
         self.left.append(body.name)

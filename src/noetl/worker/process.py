@@ -1,0 +1,295 @@
+"""The worker process: from settings to an exit code; its parts are made and ended here."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import uvloop
+
+from noetl import __version__
+from noetl.api.client import Client
+from noetl.api.problems import Refused
+from noetl.api.sockets import SocketTransport
+from noetl.blobs.file import FileBlobs
+from noetl.bus.nats import NatsBus
+from noetl.clock import SystemClock
+from noetl.errors import NoetlError
+from noetl.ids import MACHINES, Ids
+from noetl.settings import child_environment
+from noetl.telemetry import failpoint, log
+from noetl.telemetry.redact import Redactor
+from noetl.tools.http.egress import Egress
+from noetl.tools.interpreter.pool import Interpreters
+from noetl.tools.interpreter.process import Processes
+from noetl.tools.interpreter.sandbox import Sandbox, SandboxMissing
+from noetl.tools.registry import Parts, builtins, with_plugins
+from noetl.worker.app import WorkerParts, create_worker
+from noetl.worker.brakes import disk_is_full, memory_is_high
+from noetl.worker.health import Health, serving
+from noetl.worker.identity import CannotStart, checked_pool, identified
+from noetl.worker.metrics import WorkerMetrics
+from noetl.worker.outbox import Outbox, OutboxDamaged, OutboxFull
+from noetl.worker.parcels import Parcels
+from noetl.worker.pulse import Line
+
+if TYPE_CHECKING:
+    from noetl.bus.base import Bus
+    from noetl.settings import WorkerSettings
+    from noetl.tools.registry import Registry
+    from noetl.worker.app import Worker
+    from noetl.worker.identity import Identity
+
+OK, BROKEN, REFUSED = 0, 1, 2
+"""Drained; ended by force or by a defect; not started."""
+KILL_S: Final = 5.0
+
+_log = logging.getLogger("noetl.worker")
+
+
+def work(settings: WorkerSettings) -> int:
+    """Run one worker until it is told to stop; the exit code of the process."""
+    redactor = Redactor()
+    lines = log.configure(settings.log_level, sys.stderr, redactor=redactor, clock=SystemClock())
+    try:
+        failpoint.configure(settings.failpoints, settings.env)
+        pool = checked_pool(settings.pool)
+        with (
+            identified(settings.home, pool, settings.worker_id) as identity,
+            asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+        ):
+            return runner.run(_Process(settings, identity, redactor).run())
+    except (CannotStart, Refused, SandboxMissing) as fault:
+        _log.error("the worker does not start", extra=_told(fault))
+        return REFUSED
+    except NoetlError as fault:
+        _log.error("the worker broke down", extra=_told(fault))
+        return BROKEN
+    finally:
+        lines.close()
+
+
+def _told(fault: Exception) -> dict[str, str]:
+    hint = getattr(fault, "hint", "")
+    code = getattr(fault, "code", "worker.cannot_start")
+    return {"code": code, "reason": str(fault)} | ({"hint": hint} if hint else {})
+
+
+class LeasedIds(Ids):
+    """Ids whose machine number is told later, by the server."""
+
+    def lease(self, machine: int) -> None:
+        """Make ids of this machine from now on."""
+        self._machine = machine % MACHINES
+
+
+class _Process:
+    """One worker with everything that it opens."""
+
+    def __init__(self, settings: WorkerSettings, identity: Identity, redactor: Redactor) -> None:
+        self._settings = settings
+        self._identity = identity
+        self._redactor = redactor
+        self._clock = SystemClock()
+        self._home = settings.home.absolute()
+        self._is_warm = False
+        self._worker: Worker | None = None
+        self._work: asyncio.Task[None] | None = None
+        self._signals = 0
+
+    async def run(self) -> int:
+        """Start, work, end."""
+        settings = self._settings
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signalled)
+        async with AsyncExitStack() as stack:
+            interpreters, registry = await self._tools(stack)
+            meters = WorkerMetrics(settings.pool, registry.tools)
+            about = {
+                "version": __version__,
+                "worker_id": self._identity.name,
+                "pool": settings.pool,
+            }
+            health = Health(self._reasons, meters.render, about)
+            await self._listen(stack, health)
+            parts = await self._parts(stack, registry, interpreters, meters)
+            self._worker = worker = create_worker(parts)
+            meters.follow(worker, settings.pool, interpreters)
+            await interpreters.warm_up()
+            self._is_warm = True
+            gc.freeze()
+            _log.info("the worker works", extra=about)
+            return await self._worked(worker)
+
+    async def _worked(self, worker: Worker) -> int:
+        if self._is_told():
+            return OK
+        self._work = asyncio.create_task(worker.run(), name="worker")
+        try:
+            await self._work
+        except asyncio.CancelledError:
+            if not self._is_told():
+                raise
+            return BROKEN if self._signals > 1 else OK
+        _log.info("the worker has left")
+        return OK
+
+    def _is_told(self) -> bool:
+        """Whether somebody told this process to stop."""
+        return self._signals > 0
+
+    def _signalled(self) -> None:
+        """The first signal drains, the second one kills."""
+        self._signals += 1
+        worker, work = self._worker, self._work
+        _log.info("a signal", extra={"signals": self._signals})
+        if worker is not None and worker.is_registered and self._signals == 1:
+            worker.drain()
+            return
+        if work is not None:
+            work.cancel()
+        if self._signals > 1:
+            asyncio.get_running_loop().call_later(KILL_S, os._exit, BROKEN)
+
+    def _reasons(self) -> tuple[str, ...]:
+        worker = self._worker
+        if worker is None or not self._is_warm:
+            return ("warming_up",)
+        return worker.reasons
+
+    # ------------------------------------------------------------------ what it opens
+
+    async def _tools(self, stack: AsyncExitStack) -> tuple[Interpreters, Registry]:
+        settings = self._settings
+        environ = child_environment()
+        sandbox = Sandbox.detect(settings.python_sandbox, hidden=(self._home,))  # type: ignore[arg-type]  # the setting is one of the modes
+        interpreters = Interpreters(sandbox, environ, slots=settings.slots)
+        stack.push_async_callback(interpreters.close)
+        parts = Parts(
+            interpreters=interpreters,
+            processes=Processes(sandbox, environ),
+            data_roots=tuple(Path(root) for root in settings.data_roots),
+            shell=settings.is_shell_on,
+            egress=Egress(
+                mode="open" if settings.http_egress == "open" else "guarded",
+                allow=settings.http_allow,
+                always=(settings.server_url,),
+            ),
+            clock=self._clock,
+        )
+        registry = with_plugins(builtins(parts))
+        stack.push_async_callback(registry.close)
+        for name, reason in registry.failed.items():
+            _log.error("a plug-in is left out", extra={"plugin": name, "reason": reason})
+        _log.info("tools", extra={"kinds": sorted(registry.tools), "sandbox": sandbox.level})
+        return interpreters, registry
+
+    async def _listen(self, stack: AsyncExitStack, health: Health) -> None:
+        bind = self._settings.metrics_bind
+        if not bind:
+            return
+        try:
+            port = await stack.enter_async_context(serving(health, bind))
+        except OSError as fault:
+            raise CannotStart(
+                f"metrics and health cannot be shown at {bind}: {fault}",
+                hint="choose another WORKER_METRICS_BIND",
+                code="worker.bad_bind",
+            ) from fault
+        _log.info("health", extra={"bind": bind, "port": port})
+
+    async def _parts(
+        self,
+        stack: AsyncExitStack,
+        registry: Registry,
+        interpreters: Interpreters,
+        meters: WorkerMetrics,
+    ) -> WorkerParts:
+        settings = self._settings
+        blobs = self._home / "blobs"
+        ids = LeasedIds(self._clock, settings.machine_id)
+        client = self._client(stack, settings.server_url)
+        outbox = await self._outbox(stack)
+        parcels = Parcels(self._identity.folder / "results", client)
+        if not outbox.events:
+            parcels.clear()
+        return WorkerParts(
+            client=client,
+            tools=registry.tools,
+            clock=self._clock,
+            ids=ids,
+            worker_id=self._identity.name,
+            pool=settings.pool,
+            slots=settings.slots,
+            bus=await self._bus(stack),
+            blobs=FileBlobs(blobs),
+            redactor=self._redactor,
+            drain_s=settings.drain_s,
+            ceiling_s=settings.tool_timeout_max_s,
+            default_s=settings.command_timeout_s,
+            sandbox=interpreters.sandbox.level,
+            kind_limits=settings.kind_limits,
+            heartbeat_s=settings.heartbeat_s,
+            heart="thread",
+            line=self._line,
+            server_url=settings.server_url,
+            other=lambda url: self._client(stack, url),
+            outbox=outbox,
+            parcels=parcels,
+            brakes={
+                "memory": memory_is_high(settings.memory_high),
+                "disk": disk_is_full(blobs),
+            },
+            meters=meters,
+            on_machine=ids.lease if settings.machine_id is None else _keep_own,
+        )
+
+    async def _outbox(self, stack: AsyncExitStack) -> Outbox:
+        outbox = Outbox(self._identity.folder, self._settings.outbox_max_bytes, self._clock)
+        stack.push_async_callback(outbox.close)
+        try:
+            await outbox.open()
+        except OutboxDamaged as fault:
+            _log.error("the outbox of the last run is lost", extra=_told(fault))
+        except OutboxFull as fault:  # it is tried again when it is needed
+            _log.error("the outbox cannot be opened", extra=_told(fault))
+        if outbox.events:
+            _log.info("reports of the last run go first", extra={"count": outbox.events})
+        return outbox
+
+    async def _bus(self, stack: AsyncExitStack) -> Bus | None:
+        settings = self._settings
+        if not settings.nats_url:
+            return None
+        bus = await NatsBus.open(
+            settings.nats_url,
+            user=settings.nats_user,
+            password=settings.nats_password,
+            token=settings.nats_token,
+            creds=settings.nats_creds,
+        )
+        stack.push_async_callback(bus.close)
+        return bus
+
+    def _client(self, stack: AsyncExitStack, url: str) -> Client:
+        transport = SocketTransport(url, token=self._settings.token)
+        stack.push_async_callback(transport.close)
+        return Client(transport)
+
+    def _line(self) -> Line:
+        transport = SocketTransport(
+            self._settings.server_url, token=self._settings.token, connections=1
+        )
+        return Line(Client(transport), transport.close)
+
+
+def _keep_own(_machine: int) -> None:
+    """The machine number was chosen by a person."""
