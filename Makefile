@@ -21,11 +21,11 @@ SEEDED := $(if $(SEED),-p randomly --randomly-seed=$(SEED))
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
 
-up: venv ## start the embedded stack (not there yet: says what is missing and exits 2)
-	@echo "make up: the embedded stack is not part of this version yet." >&2
-	@echo "Missing: embedded PostgreSQL and NATS, gateway, web UI." >&2
-	@echo "What works today needs no server: $(BIN)/noetl run examples/hello.yaml" >&2
-	@exit 2
+up: venv ## start the embedded stack in ./.noetl (ARGS="--detach" and other options of `noetl up`)
+	@$(BIN)/noetl up $(ARGS)
+
+down: venv ## stop the embedded stack of ./.noetl
+	@$(BIN)/noetl down
 
 test: lint types imports docs-check ## every gate and every test, in random order (SEED=n repeats an order, JOBS=n)
 	$(PYTEST) -n $(JOBS) $(SEEDED)
@@ -101,5 +101,5 @@ clean: ## remove everything that make made
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* build dist
 	find src tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help up test check venv fmt lint types imports unit cover docs docs-check bench bench-quick fuzz \
+.PHONY: help up down test check venv fmt lint types imports unit cover docs docs-check bench bench-quick fuzz \
   properties simulate sizes lock lock-check changelog clean

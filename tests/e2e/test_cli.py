@@ -14,7 +14,7 @@ from time import perf_counter
 import pytest
 
 from noetl.cli.app import EXAMPLES as FRONT
-from noetl.cli.command import COMMANDS, load
+from noetl.cli.command import COMMANDS, every, load
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -32,6 +32,13 @@ FINDING = (
     "orders.yaml:7:5: error DSL030: unknown key `nxt` (did you mean `next`?) [/workflow/0/nxt]"
 )
 HELP = [("--help",), *((name, "--help") for name in COMMANDS)]
+OF_GROUPS = [(*name.split(), "--help") for name, _ in every() if " " in name]
+# Those of commands that talk to a server: tests/e2e/test_remote_cli.py.
+EXAMPLES = [
+    *FRONT,
+    *load("context").spec.examples,
+    *(line for _, one in every() if not one.spec.is_remote for line in one.spec.examples),
+]
 
 
 @pytest.fixture
@@ -196,13 +203,12 @@ def test_a_terminal_is_coloured_unless_it_or_the_caller_objects(folder, env, wor
     assert (b"\x1b" in shown) is is_colored
 
 
-@pytest.mark.parametrize(
-    "example", [*FRONT, *(example for name in COMMANDS for example in load(name).spec.examples)]
-)
+@pytest.mark.parametrize("example", EXAMPLES)
 def test_every_example_of_the_help_works(folder, example):
+    env = ENV | {"XDG_CONFIG_HOME": str(folder / "config")}
     done = subprocess.run(
         ["/bin/bash", "-o", "pipefail", "-c", example],
-        cwd=folder, env=ENV, capture_output=True, text=True, check=False,
+        cwd=folder, env=env, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -220,7 +226,7 @@ def test_help_is_quick(words):
     assert statistics.median(times) < 1, f"{statistics.median(times) * 1000:.0f} ms"
 
 
-@pytest.mark.parametrize("words", HELP)
+@pytest.mark.parametrize("words", [*HELP, *OF_GROUPS])
 def test_help_imports_neither_pydantic_nor_the_language_nor_rich(words):
     code = (
         "import sys; from noetl.cli.app import main; main(sys.argv[1:]);"

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from noetl import __version__
-from noetl.cli.command import COMMANDS, load, nearest, write_examples, write_parameters
+from noetl.cli.command import COMMANDS, GROUPS, load, nearest, write_examples, write_parameters
 from noetl.cli.failures import CommandFailed
 from noetl.cli.options import arranged, glance, shared_options
 from noetl.cli.output import Output, PipeClosed, mute
@@ -132,7 +132,9 @@ def _run(words: list[str], out: Output) -> int:
     group = cast("Any", typer.main.get_command(app))
     try:
         width = min(out.width, _LEGIBLE)
-        with group.make_context("noetl", arranged(words), obj=out, terminal_width=width) as ctx:
+        with group.make_context(
+            "noetl", arranged(words, GROUPS), obj=out, terminal_width=width
+        ) as ctx:
             group.invoke(ctx)
     except typer.Exit as ending:
         return ending.exit_code

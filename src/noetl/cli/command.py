@@ -8,14 +8,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from noetl.cli.failures import CommandFailed
-from noetl.cli.options import shared_options
+from noetl.cli.options import server_options, shared_options
 from noetl.cli.output import COLORS, Color, Output
+from noetl.cli.where import Where
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from typer._click.core import Context, Parameter
     from typer._click.formatting import HelpFormatter
@@ -29,9 +30,24 @@ COMMANDS: Final[dict[str, str]] = {
     "explain": "Say what a key, a tool, a code or a setting means.",
     "schema": "Print the JSON Schema of a kind of document.",
     "graph": "Draw the steps and arcs of a playbook.",
+    "register": "Put playbooks into the catalog of a server.",
+    "exec": "Start a playbook on a server, and wait for its end or not.",
+    "executions": "List, show, follow and cancel the runs of a server.",
+    "pools": "Show the pools of workers, and what waits for them.",
+    "context": "Keep servers and their tokens under names.",
+    "up": "Start the embedded stack: database, broker, server, workers.",
+    "down": "Stop the embedded stack.",
+    "status": "Show how the embedded stack is, or how far a run is.",
+    "logs": "Show what the parts of the embedded stack said.",
+    "server": "Run one server in the foreground.",
+    "worker": "Run one worker in the foreground.",
+    "db": "Bring a database to this release, or say where it is.",
     "completion": "Print a completion script for a shell.",
 }
+# The commands that have commands of their own.
+GROUPS: Final = ("executions", "pools", "context")
 # Formats of the commands whose data is findings.
+_HELP: Final = ("-h", "--help")
 FINDINGS: Final = ("table", "json", "yaml", "jsonl", "sarif", "github")
 
 
@@ -47,6 +63,22 @@ class Spec:
     examples: tuple[str, ...]
     output_aliases: tuple[str, ...] = ()
     takes: str = "files"
+    is_remote: bool = False
+    """Whether it talks to a server, and takes the options that say to which."""
+
+    @property
+    def summary(self) -> str:
+        """The first line of its help."""
+        return (self.run.__doc__ or "").partition("\n")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """What a module declares whose command has commands of its own."""
+
+    about: str
+    commands: Mapping[str, Spec]
+    examples: tuple[str, ...]
 
 
 class Command(TyperCommand):
@@ -80,15 +112,80 @@ class Command(TyperCommand):
         write_examples(self.spec.examples, formatter)
 
 
-def load(name: str) -> Command:
+class CommandGroup(TyperGroup):
+    """A command with commands of its own."""
+
+    spec: Group
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """Show the help, or see to it that a command is named.
+
+        A help option of typer's costs time even where it is not given.
+        """
+        if args and args[0] in _HELP:
+            ctx.obj.write(f"{ctx.get_help()}\n")
+            raise typer.Exit
+        if not args:
+            message = f"`{ctx.command_path}` needs the name of what to do"
+            raise CommandFailed("usage", message, hint=f"run `{ctx.command_path} --help`")
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Find the command, or name the nearest one."""
+        if args[0] not in self.spec.commands:
+            message = f"there is no command `{ctx.command_path} {args[0]}`"
+            hint = nearest(args[0], tuple(self.spec.commands))
+            raise CommandFailed("usage", message, hint=hint)
+        return super().resolve_command(ctx, args)
+
+    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:  # noqa: ARG002 - as typer declares it
+        """List the commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, one.summary) for name, one in self.spec.commands.items()])
+
+    def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:  # noqa: ARG002 - as typer declares it
+        """End with examples."""
+        write_examples(self.spec.examples, formatter)
+
+
+def load(name: str) -> Command | CommandGroup:
     """Import one command and build it."""
-    spec: Spec = import_module(f"noetl.cli.{name}").COMMAND
+    declared: Spec | Group = import_module(f"noetl.cli.{name}").COMMAND
+    if isinstance(declared, Spec):
+        return build(name, declared)
+    group = CommandGroup(
+        name=name,
+        help=declared.about,
+        commands={word: build(word, spec) for word, spec in declared.commands.items()},
+        rich_markup_mode=None,
+        add_help_option=False,
+    )
+    group.spec = declared
+    return group
+
+
+def every() -> Iterator[tuple[str, Command]]:
+    """Every command that does something, under the words that call it."""
+    for name in COMMANDS:
+        found = load(name)
+        if isinstance(found, Command):
+            yield name, found
+        else:
+            for word, command in found.commands.items():
+                yield f"{name} {word}", cast("Command", command)
+
+
+def build(name: str, spec: Spec) -> Command:
+    """A command as its module declares it."""
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
     helps = {"help_option_names": ["-h", "--help"]}
     app.command(name, cls=Command, context_settings=helps)(spec.run)
     command = cast("Command", typer.main.get_command(app))
     command.spec = spec
-    command.shared = tuple(shared_options(spec.outputs, spec.output_aliases))
+    command.shared = (
+        *shared_options(spec.outputs, spec.output_aliases),
+        *(server_options() if spec.is_remote else ()),
+    )
     return command
 
 
@@ -102,6 +199,8 @@ def configure(out: Output, spec: Spec, values: dict[str, Any]) -> None:
     out.color = cast("Color", color)
     out.is_quiet = values["quiet"]
     out.verbosity = values["verbose"]
+    if spec.is_remote:
+        out.where = Where(**{name: values[name] for name in Where.__slots__})
 
 
 def _format(asked: str | None, preferred: str, spec: Spec) -> str:

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noetl.cli.command import COMMANDS, Spec, load, nearest
+from noetl.cli.command import COMMANDS, GROUPS, Command, Spec, every, load, nearest
 from noetl.cli.failures import CommandFailed
 from noetl.cli.output import COLORS, STRUCTURED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from noetl.cli.output import Output
 
@@ -27,12 +27,15 @@ def completion(
     if shell not in SHELLS:
         hint = nearest(shell, tuple(SHELLS))
         raise CommandFailed("usage", f"there is no script for `{shell}`", hint=hint)
-    out.write(SHELLS[shell]([_entry(name) for name in COMMANDS]))
+    out.write(SHELLS[shell]([*_groups(), *(_entry(name, one) for name, one in every())]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What a shell needs to know about one command; no words means files."""
+    """What a shell needs to know about one command; no words means files.
+
+    The name of a command of a group has two words; the words of a group are its commands.
+    """
 
     name: str
     summary: str
@@ -47,12 +50,19 @@ class Entry:
         return [name for option in self.options for name in option.opts]
 
 
-def _entry(name: str) -> Entry:
-    command = load(name)
+def _groups() -> "Iterator[Entry]":
+    for name in GROUPS:
+        words = tuple(load(name).spec.commands)  # type: ignore[union-attr]  # they are groups
+        yield Entry(
+            name=name, summary=COMMANDS[name], options=(), outputs=(), output_names=(), words=words
+        )
+
+
+def _entry(name: str, command: Command) -> Entry:
     own = [param for param in command.params if param.param_type_name == "option"]
     return Entry(
         name=name,
-        summary=COMMANDS[name],
+        summary=command.spec.summary,
         options=(*own, *command.shared),
         outputs=command.spec.outputs,
         output_names=("-o", "--output", *command.spec.output_aliases),
@@ -87,7 +97,10 @@ _noetl() {{
     case ${{COMP_WORDS[i]}} in
       -o|--output|--color) ((i++)) ;;
       -*) ;;
-      *) command=${{COMP_WORDS[i]}}; break ;;
+      *)
+        if [[ $command ]]; then command+=" ${{COMP_WORDS[i]}}"; break; fi
+        command=${{COMP_WORDS[i]}}
+        case $command in {"|".join(GROUPS)}) ;; *) break ;; esac ;;
     esac
   done
   case $before in
@@ -110,8 +123,10 @@ complete -o bashdefault -o default -F _noetl noetl ntl
 
 def _bash_case(entry: Entry) -> str:
     options = " ".join((*entry.names, "--help"))
+    if not entry.outputs:
+        return f'        {entry.name}) words="{" ".join((*entry.words, "--help"))}" ;;'
     return f"""\
-        {entry.name})
+        "{entry.name}")
           case $before in
             {"|".join(entry.output_names)}) words="{" ".join(entry.outputs)}" ;;
             *) if [[ $word == -* ]]; then words="{options}"; else words="{" ".join(entry.words)}"; fi ;;
@@ -120,8 +135,9 @@ def _bash_case(entry: Entry) -> str:
 
 def zsh(entries: list[Entry]) -> str:
     """A function for `compdef`."""
-    commands = "\n".join(f"    {_quoted(f'{e.name}:{e.summary}')}" for e in entries)
-    cases = "\n".join(_zsh_case(entry) for entry in entries)
+    commands = "\n".join(f"    {_quoted(f'{name}:{told}')}" for name, told in COMMANDS.items())
+    cases = "\n".join(_zsh_case(entry) for entry in entries if entry.outputs)
+    groups = "\n".join(_zsh_group(entry) for entry in entries if not entry.outputs)
     return f"""\
 #compdef noetl ntl
 # zsh completion of noetl; use it with: source <(noetl completion zsh)
@@ -130,14 +146,18 @@ _noetl() {{
   commands=(
 {commands}
   )
-  local context state state_descr line
+  local context state state_descr line name
   typeset -A opt_args
   _arguments -C '--version[Print the version.]' '--help[Show the help.]' \\
     '1:command:->command' '*::argument:->rest'
   case $state in
     command) _describe command commands ;;
     rest)
-      case $line[1] in
+      name=$line[1]
+      case $name in
+{groups}
+      esac
+      case $name in
 {cases}
       esac ;;
   esac
@@ -150,7 +170,14 @@ def _zsh_case(entry: Entry) -> str:
     words = [_zsh_option(entry, option, name) for option in entry.options for name in option.opts]
     argument = f"({' '.join(entry.words)})" if entry.words else "_files"
     words.append(_quoted(f"*:argument:{argument}"))
-    return f"        {entry.name}) _arguments {' '.join(words)} ;;"
+    return f"        {_quoted(entry.name)}) _arguments {' '.join(words)} ;;"
+
+
+def _zsh_group(entry: Entry) -> str:
+    return f"""\
+        {entry.name})
+          if (( CURRENT == 2 )); then compadd {" ".join(entry.words)}; return; fi
+          name="$name $words[2]"; shift words; (( CURRENT-- )) ;;"""
 
 
 def _zsh_option(entry: Entry, option: Any, name: str) -> str:  # noqa: ANN401 - private to typer
@@ -169,10 +196,12 @@ def _values(entry: Entry, option: Any) -> tuple[str, ...]:  # noqa: ANN401 - pri
 def fish(entries: list[Entry]) -> str:
     """One `complete` line per command, option and argument."""
     lines = ["# fish completion of noetl; use it with: noetl completion fish | source"]
+    for name, told in COMMANDS.items():
+        about = _quoted(told)
+        lines.append(f"complete -c noetl -f -n __fish_use_subcommand -a {name} -d {about}")
     for entry in entries:
-        about = _quoted(entry.summary)
-        lines.append(f"complete -c noetl -f -n __fish_use_subcommand -a {entry.name} -d {about}")
-        seen = f"-n '__fish_seen_subcommand_from {entry.name}'"
+        words = entry.name.split()
+        seen = "-n '" + "; and ".join(f"__fish_seen_subcommand_from {w}" for w in words) + "'"
         if entry.words:
             lines.append(f"complete -c noetl -f {seen} -a {_quoted(' '.join(entry.words))}")
         else:

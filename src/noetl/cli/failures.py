@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from noetl.api.problems import Problem
 
+EXIT_OF_STATUS: Final = {"COMPLETED": 0, "FAILED": 3, "CANCELLED": 9}
+"""The exit code of a command that waited for a run."""
 DOC_PAGE: Final = "/docs/reference/errors"
 
 EXITS: Final[dict[int, str]] = {
@@ -50,10 +52,23 @@ FAILURES: Final[dict[str, Failure]] = {
     "invalid_playbook": Failure(7, 422, "A document breaks the language."),
     "invalid_workload": Failure(7, 422, "The inputs of a run are not what its playbook takes."),
     "test_failed": Failure(7, 422, "A test failed, or less was covered than `--min` asks for."),
-    "wait_timeout": Failure(8, 504, "The run did not end within `--timeout`; it was cancelled."),
+    "wait_timeout": Failure(8, 504, "A run did not end within `--timeout`."),
+    "context_not_found": Failure(5, 404, "There is no server under this name."),
     "playbook_changed": Failure(6, 409, "A playbook is not the one that a log was made with."),
     "corrupt_log": Failure(1, 500, "A log was damaged after it was written."),
     "migration_needed": Failure(7, 422, "`migrate --check` found forms that it would rewrite."),
+    "confirmation_required": Failure(2, 400, "Something is lost by this: it needs `--yes`."),
+    "bad_setting": Failure(2, 400, "A setting of a process cannot be used."),
+    "worker.bad_pool": Failure(2, 400, "A worker was given no pool, or no name of one."),
+    "stack_not_running": Failure(10, 503, "No embedded stack runs in this folder."),
+    "stack_running": Failure(6, 409, "An embedded stack runs in this folder."),
+    "stack_failed": Failure(1, 500, "The embedded stack did not come up, or stay up, or go down."),
+    "port_in_use": Failure(1, 409, "A port that is needed is taken."),
+    "embedded_unavailable": Failure(1, 500, "The embedded database cannot run on this machine."),
+    "nats_not_started": Failure(1, 500, "The embedded broker did not come up."),
+    "unreachable": Failure(10, 503, "The server, the database or the broker does not answer."),
+    "db_unavailable": Failure(10, 503, "The database does not answer."),
+    "migration_refused": Failure(6, 409, "A database and this release do not belong together."),
     "interrupted": Failure(130, 499, "The command was stopped by SIGINT."),
     "internal_error": Failure(1, 500, "A fault of NoETL itself."),
 }
@@ -72,6 +87,7 @@ class CommandFailed(NoetlError):
     ) -> None:
         super().__init__(message, hint=hint, code=code)
         self.details = details or {}
+        self.request_id: str | None = None
 
     @property
     def exit_code(self) -> int:
@@ -92,10 +108,28 @@ class CommandFailed(NoetlError):
                 "hint": self.hint,
                 "docs_url": f"{DOC_PAGE}#{self.code}",
                 "status": self.http_status,
-                "request_id": None,
+                "request_id": self.request_id,
                 "details": dict(self.details),
             }
         }
+
+
+def failure_of(fault: NoetlError) -> CommandFailed:
+    """A failure below in the words of the command line; one without a code of ours is a fault."""
+    from noetl.api.problems import Refused
+
+    if isinstance(fault, CommandFailed):
+        return fault
+    if isinstance(fault, Refused):
+        return Answered(fault.problem)
+    if fault.code == "no_answer":
+        hint = "is the server running? `noetl status` shows the embedded one"
+        return CommandFailed("unreachable", fault.message, hint=hint)
+    if fault.code == "bad_address":
+        return CommandFailed("usage", fault.message, hint=fault.hint)
+    if fault.code not in FAILURES:
+        raise fault
+    return CommandFailed(fault.code, fault.message.rstrip("."), hint=fault.hint)
 
 
 class Answered(CommandFailed):
@@ -103,7 +137,11 @@ class Answered(CommandFailed):
 
     def __init__(self, problem: Problem) -> None:
         details = {"diagnostics": list(problem.errors)} if problem.errors else {}
-        super().__init__(problem.code, problem.detail, hint=problem.hint, details=details)
+        of_status = _HINTS.get(problem.status, "")
+        # A person has no header to send, but a token to name.
+        hint = of_status if problem.status == _UNKNOWN_CALLER else problem.hint or of_status
+        super().__init__(problem.code, problem.detail, hint=hint, details=details)
+        self.request_id = problem.request_id
         self._status = problem.status
 
     @property
@@ -117,6 +155,13 @@ class Answered(CommandFailed):
         return self._status
 
 
+_UNKNOWN_CALLER: Final = 401
+_HINTS: Final = {
+    _UNKNOWN_CALLER: "name it with `--token-file` or NOETL_TOKEN, or `noetl context use` a server",
+    403: "this needs another role, or another token",
+    429: "wait a little, then try again",
+    503: "wait a little, then try again",
+}
 _EXITS_OF_STATUSES: Final = {
     400: 7, 401: 4, 403: 4, 404: 5, 409: 6, 412: 6, 413: 7, 422: 7, 429: 11, 503: 11,
 }  # fmt: skip

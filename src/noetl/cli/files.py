@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 STDIN: Final = "-"
+WHOLE: Final = -1
 SUFFIXES: Final = (".yaml", ".yml")
 
 
@@ -28,16 +29,21 @@ class Source:
 
 def sources(words: Sequence[str]) -> list[Source]:
     """Every document that the words name, each once, folders in sorted order."""
-    names = dict.fromkeys(name for word in words for name in _expanded(word))
-    return [read(name) for name in names]
+    return [read(name) for name in names(words)]
 
 
-def read(name: str) -> Source:
+def names(words: Sequence[str], *, is_deep: bool = True) -> list[str]:
+    """The files that the words name, each once; of folders also those of their folders."""
+    return list(dict.fromkeys(name for word in words for name in _expanded(word, is_deep=is_deep)))
+
+
+def read(name: str, most: int | None = None) -> Source:
     """Read one file, or standard input."""
-    from noetl.dsl.yaml import MOST_BYTES
+    if most is None:
+        from noetl.dsl.yaml import MOST_BYTES
 
-    # One byte more than a document may have: the reader then refuses it, whatever its size.
-    most = MOST_BYTES + 1
+        # One byte more than a document may have: the reader then refuses it, whatever its size.
+        most = MOST_BYTES + 1
     if name == STDIN:
         return Source("<stdin>", _stdin().read(most), None)
     path = Path(name)
@@ -60,21 +66,21 @@ def _stdin() -> BinaryIO:
     return stdin.buffer
 
 
-def _expanded(word: str) -> Iterator[str]:
+def _expanded(word: str, *, is_deep: bool) -> Iterator[str]:
     if word == STDIN or not Path(word).is_dir():
         yield word
         return
-    found = sorted(_below(word))
+    found = sorted(_below(word, is_deep=is_deep))
     if not found:
         hint = "name a file, or a folder with `*.yaml` or `*.yml` files"
         raise CommandFailed("file_not_found", f"`{word}` holds no YAML file", hint=hint)
     yield from found
 
 
-def _below(folder: str) -> Iterator[str]:
+def _below(folder: str, *, is_deep: bool) -> Iterator[str]:
     """YAML files of a folder and its folders; hidden ones belong to tools, not to authors."""
     for where, folders, files in os.walk(folder, onerror=_refused):
-        folders[:] = [name for name in folders if not name.startswith(".")]
+        folders[:] = [name for name in folders if is_deep and not name.startswith(".")]
         for name in files:
             if name.endswith(SUFFIXES) and not name.startswith("."):
                 yield str(Path(where) / name)

@@ -12,7 +12,11 @@ if TYPE_CHECKING:
     from typer.core import TyperOption
 
 _FLAGS: Final = ("--json", "-q", "--quiet", "-v", "-vv", "--verbose")
-_VALUED: Final = ("-o", "--output", "--color")
+_VALUED: Final = (
+    "-o", "--output", "--color", "-c", "--context", "--server-url", "--host", "-p", "--port",
+    "--token-file", "--session-token", "--request-timeout",
+)  # fmt: skip
+_JOINED: Final = tuple(f"{name}=" for name in _VALUED if name.startswith("--"))
 
 
 def _shared(
@@ -37,6 +41,44 @@ def _shared(
     """Carry the declarations; never called."""
 
 
+def _of_server(  # noqa: PLR0913, PLR0917 - one parameter per option of the command line
+    context: Annotated[
+        str | None, typer.Option("-c", "--context", metavar="NAME", help="A server by its name.")
+    ] = None,
+    server_url: Annotated[
+        str | None, typer.Option("--server-url", metavar="URL", help="Where the server is.")
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="H", help="Its host, without a URL.")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option("-p", "--port", metavar="PORT", min=1, max=65535, help="Its port (8082)."),
+    ] = None,
+    token_file: Annotated[
+        str | None, typer.Option("--token-file", metavar="FILE", help="File with the bearer.")
+    ] = None,
+    session_token: Annotated[
+        str | None,
+        typer.Option(
+            "--session-token", metavar="T", help="The bearer itself; the process list shows it."
+        ),
+    ] = None,
+    request_timeout: Annotated[
+        float,
+        typer.Option("--request-timeout", metavar="S", min=0.1, help="For each answer (30)."),
+    ] = 30.0,
+) -> None:
+    """Carry the declarations; never called."""
+
+
+def server_options() -> "list[TyperOption]":
+    """The options of every command that talks to a server."""
+    app = typer.Typer(rich_markup_mode=None, add_completion=False)
+    app.command()(_of_server)
+    return cast("list[TyperOption]", typer.main.get_command(app).params)
+
+
 def shared_options(outputs: tuple[str, ...], aliases: tuple[str, ...]) -> "list[TyperOption]":
     """The shared options, with the formats of one command in `-o`."""
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -48,14 +90,19 @@ def shared_options(outputs: tuple[str, ...], aliases: tuple[str, ...]) -> "list[
     return [option for option in options if option.name != "json" or "json" in outputs]
 
 
-def arranged(arguments: "Sequence[str]") -> list[str]:
-    """Arguments with the shared options that stand before the command moved behind its name."""
+def arranged(arguments: "Sequence[str]", groups: "Sequence[str]" = ()) -> list[str]:
+    """Arguments with the shared options that stand before the command moved behind its name.
+
+    A command of a group has two names.
+    """
     at = 0
     while at < len(arguments) and (size := _size_of(arguments[at])):
         at += size
     front, rest = list(arguments[:at]), list(arguments[at:])
     if not rest or rest[0].startswith("-"):
         return rest
+    if rest[0] in groups and len(rest) > 1:
+        return [rest[0], *arranged([*front, *rest[1:]])]
     return [rest[0], *front, *rest[1:]]
 
 
@@ -63,9 +110,7 @@ def _size_of(word: str) -> int:
     """How many words a shared option takes here; 0 when it is something else."""
     if word in _VALUED:
         return 2
-    is_joined = word.startswith(("--output=", "--color=")) or (
-        word.startswith("-o") and not word.startswith("--")
-    )
+    is_joined = word.startswith(_JOINED) or (word.startswith("-o") and not word.startswith("--"))
     return 1 if is_joined or word in _FLAGS else 0
 
 

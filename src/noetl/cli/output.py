@@ -12,6 +12,7 @@ from noetl.cli.text import json_line, json_text, visible, yaml_text
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from noetl.cli.where import Where
     from noetl.settings import CliSettings
 
 Color = Literal["auto", "always", "never"]
@@ -47,6 +48,8 @@ class Output:
         self.color: Color = "auto"
         self.is_quiet = False
         self.verbosity = 0
+        self.where: Where | None = None
+        """The server that is meant, for a command that talks to one."""
 
     @property
     def is_structured(self) -> bool:
@@ -89,13 +92,13 @@ class Output:
         writers = {"yaml": yaml_text, "jsonl": json_line}
         self.write(writers.get(self.format, json_text)(value))
 
-    def items(self, values: Sequence[Mapping[str, object]]) -> None:
+    def items(self, values: Sequence[Mapping[str, object]], next_cursor: str | None = None) -> None:
         """Put a list on stdout: one document, or one line per item."""
         if self.format == "jsonl":
             for value in values:
                 self.write(json_line(value))
         else:
-            self.document({"items": list(values), "next_cursor": None})
+            self.document({"items": list(values), "next_cursor": next_cursor})
 
     def note(self, text: str) -> None:
         """Tell the person at the terminal something; `-q` silences it.

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from noetl.cli.app import EXAMPLES
-from noetl.cli.command import COMMANDS, argument_label, load, option_label
+from noetl.cli.command import COMMANDS, GROUPS, argument_label, every, load, option_label
 from noetl.cli.failures import EXITS, FAILURES
+from noetl.cli.options import server_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from noetl.cli.command import Command
+    from noetl.cli.command import Command, Group
 
 _BAR: Final = r"\|"
+_SERVER: Final = "#options-of-commands-that-talk-to-a-server"
 _STAR: Final = r"\*"
 
 
 def cli_reference() -> str:
     """Markdown of every command, option, exit code, error code and example."""
-    commands = {name: load(name) for name in COMMANDS}
+    commands = dict(every())
     lines = [
         "# Command line",
         "",
@@ -34,10 +36,23 @@ def cli_reference() -> str:
         "## Options of every command",
         "",
         *_options(commands["validate"].shared, formats=False),
+        "## Options of commands that talk to a server",
+        "",
+        "Options come first, then variables, the context, the embedded stack of this folder.",
+        "",
+        *_options(server_options()),
     ]
-    for name, command in commands.items():
-        lines += _command(name, command)
+    for name in COMMANDS:
+        lines += _group(name, commands) if name in GROUPS else _command(name, commands[name])
     return "\n".join([*lines, *_codes()]) + "\n"
+
+
+def _group(name: str, commands: dict[str, Command]) -> Iterator[str]:
+    declared = cast("Group", load(name).spec)
+    yield from (f"## noetl {name}", "", declared.about, "")
+    yield from _block(declared.examples)
+    for word in declared.commands:
+        yield from _command(f"{name} {word}", commands[f"{name} {word}"])
 
 
 def _command(name: str, command: Command) -> Iterator[str]:
@@ -53,6 +68,8 @@ def _command(name: str, command: Command) -> Iterator[str]:
     yield from _options(options)
     formats = ", ".join(f"`{item}`" for item in command.spec.outputs)
     names = ", ".join(f"`{item}`" for item in ("-o", "--output", *command.spec.output_aliases))
+    if command.spec.is_remote:
+        yield from (f"Takes the [options of commands that talk to a server]({_SERVER}).", "")
     yield from (f"Formats of {names}: {formats}.", "")
     yield from _block(command.spec.examples)
 

@@ -6,8 +6,9 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from noetl.cli.failures import failure_of
 from noetl.cli.files import read
-from noetl.cli.session import resumed, told
+from noetl.cli.session import resumed
 from noetl.errors import NoetlError
 from noetl.local.launch import check_same
 from noetl.local.replay import replay_beside
@@ -23,7 +24,7 @@ def replayed(name: str) -> Replayed:
     try:
         return asyncio.run(_replayed(log))
     except NoetlError as fault:
-        raise told(fault) from fault
+        raise failure_of(fault) from fault
 
 
 async def _replayed(log: Resumed) -> Replayed:

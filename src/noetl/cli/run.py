@@ -163,7 +163,7 @@ def _show(out: "Output", source: "Source", finished: "Finished", *, is_streamed:
         return
     from noetl.cli.summary import summary
 
-    out.write(summary(out, finished, source))
+    out.write(summary(out, finished.run, source, finished.events_file))
 
 
 def _show_plan(out: "Output", playbook: "Playbook") -> None:

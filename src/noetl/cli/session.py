@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from noetl.api.problems import Refused
-from noetl.cli.failures import FAILURES, Answered, CommandFailed
+from noetl.cli.failures import EXIT_OF_STATUS, CommandFailed, failure_of
 from noetl.cli.follow import follower
 from noetl.cli.inputs import document, pair
 from noetl.cli.text import json_line
@@ -23,9 +22,10 @@ from noetl.ids import Ids
 from noetl.local.credentials import Credentials
 from noetl.local.journal import Journal, read
 from noetl.local.keychain import stand_ins
-from noetl.local.launch import MOST_OUTPUT, Job, check_same, finish, root_of, start
+from noetl.local.launch import Job, check_same, finish, root_of, start
 from noetl.local.mocks import Mocks
 from noetl.local.parts import Parts
+from noetl.local.references import MOST_OUTPUT
 from noetl.local.run import stack
 from noetl.local.watch import Watch
 from noetl.local.workshop import SLOTS, workshop
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from noetl.local.launch import Finished
 
 HOME: Final = Path(".noetl")
-_EXITS: Final = {"COMPLETED": 0, "FAILED": 3, "CANCELLED": 9}
 _TIMED_OUT: Final = 8
 _SIGNALS: Final = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
@@ -72,19 +71,8 @@ def resumed(name: str) -> Resumed:
         message = f"`{name}` cannot be read: {fault.strerror}"
         raise CommandFailed("file_unreadable", message) from fault
     except NoetlError as fault:
-        raise told(fault) from fault
+        raise failure_of(fault) from fault
     return Resumed(path, events, root_of(events))
-
-
-def told(fault: NoetlError) -> CommandFailed:
-    """A failure below in the words of the command line."""
-    if isinstance(fault, CommandFailed):
-        return fault
-    if isinstance(fault, Refused):
-        return Answered(fault.problem)
-    if fault.code in FAILURES:
-        return CommandFailed(fault.code, fault.message, hint=fault.hint)
-    raise fault
 
 
 @dataclass(slots=True, kw_only=True)
@@ -110,7 +98,7 @@ class Session:
         try:
             return asyncio.run(self._main())
         except NoetlError as fault:
-            raise told(fault) from fault
+            raise failure_of(fault) from fault
         except OSError as fault:
             message = f"the event log cannot be written: {fault}"
             raise CommandFailed("file_unwritable", message, hint="is the disk full?") from fault
@@ -119,7 +107,7 @@ class Session:
         """The exit code of the process."""
         if finished.ending == "stopped":
             return self.signal_code
-        return _TIMED_OUT if finished.ending == "timeout" else _EXITS[finished.run.status]
+        return _TIMED_OUT if finished.ending == "timeout" else EXIT_OF_STATUS[finished.run.status]
 
     async def _main(self) -> Finished:
         clock = SystemClock()

@@ -9,19 +9,20 @@ from noetl.cli.tree import duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from noetl.cli.files import Source
     from noetl.cli.output import Output
-    from noetl.local.launch import Finished
     from noetl.local.steps import Run
 
 
 MOST_LINES = 40
 
 
-def summary(out: Output, finished: Finished, source: Source) -> str:
+def summary(
+    out: Output, run: Run, source: Source | None = None, events_file: Path | None = None
+) -> str:
     """What a person wants to know first."""
-    run = finished.run
     status = out.styled(run.status, "bold" if run.status == "COMPLETED" else "red")
     lines = [f"{status} {visible(run.path)} {run.execution_id} in {duration(run.duration_ms)}"]
     if run.error is not None:
@@ -31,8 +32,8 @@ def summary(out: Output, finished: Finished, source: Source) -> str:
     lines += _handled(run)
     if run.result is not None:
         lines += ["result:", *_shown(run.result)]
-    if run.status != "COMPLETED" and finished.events_file is not None:
-        lines.append(f"events: {visible(str(finished.events_file))}")
+    if run.status != "COMPLETED" and events_file is not None:
+        lines.append(f"events: {visible(str(events_file))}")
     return "\n".join(lines) + "\n"
 
 
@@ -44,7 +45,7 @@ def _handled(run: Run) -> Iterator[str]:
             yield f"handled: step {visible(name)}, {visible(told)}"
 
 
-def _error(error: dict[str, Any], source: Source) -> Iterator[str]:
+def _error(error: dict[str, Any], source: Source | None) -> Iterator[str]:
     where = [f"step {error['step']}"] if error.get("step") else []
     where += [f"task {error['task']}"] if error.get("task") and error.get("step") else []
     where += [f"iteration {error['index']}"] if error.get("index") is not None else []
@@ -56,7 +57,7 @@ def _error(error: dict[str, Any], source: Source) -> Iterator[str]:
         yield f"  {visible(str(details['exception']))}{line} of the code"
     for text in str(details.get("traceback") or "").splitlines():
         yield f"    {visible(text)}"
-    if error.get("step"):
+    if error.get("step") and source is not None:
         yield from _place(error["step"], source)
 
 

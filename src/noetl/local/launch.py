@@ -12,7 +12,7 @@ from noetl.api.executions import Control, Execute
 from noetl.api.problems import Refused
 from noetl.engine.events import PlaybookStarted
 from noetl.local.playbooks import PlaybookChanged
-from noetl.local.references import inlined
+from noetl.local.references import MOST_OUTPUT, inlined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from noetl.local.watch import Watch
 
 CANCEL_S: Final = 30.0
-MOST_OUTPUT: Final = 8 << 20
 
 Ending = Literal["ended", "timeout", "stopped"]
 
@@ -50,16 +49,8 @@ class Finished:
 
     def as_json(self) -> dict[str, Any]:
         """The run as `-o json` shows it."""
-        run = self.run
-        return {
-            "execution_id": run.execution_id,
-            "status": run.status,
-            "result": run.result,
-            "error": run.error,
-            "steps": {name: step.as_json() for name, step in run.steps.items()},
-            "duration_ms": round(run.duration_ms),
-            "events_file": None if self.events_file is None else str(self.events_file),
-        }
+        file = None if self.events_file is None else str(self.events_file)
+        return {**self.run.as_json(), "events_file": file}
 
 
 async def start(stack: Stack, job: Job, execution_id: str | None = None) -> str:

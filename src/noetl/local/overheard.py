@@ -23,6 +23,13 @@ class Overheard:
             self._on_line(line.step, line.text)
         await self._output.add(lines)
 
-    async def read(self, execution_id: str, *, step: str | None = None) -> list[Line]:
+    async def read(
+        self,
+        execution_id: str,
+        *,
+        step: str | None = None,
+        after: tuple[str, str, int, int] | None = None,
+        limit: int = 1000,
+    ) -> list[Line]:
         """Lines of a run, in order."""
-        return await self._output.read(execution_id, step=step)
+        return await self._output.read(execution_id, step=step, after=after, limit=limit)

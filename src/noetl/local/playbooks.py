@@ -21,7 +21,7 @@ from noetl.store.base import CatalogEntry
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from noetl.store.base import Catalog
+    from noetl.store.base import Catalog, CatalogListing
 
 SUFFIXES: Final = (".yaml", ".yml")
 MOST_FILES: Final = 5_000
@@ -67,6 +67,10 @@ class Shelf:
     async def versions(self, path: str) -> list[CatalogEntry]:
         """All versions of a path, newest first."""
         return await self._catalog.versions(path)
+
+    async def listed(self, listing: CatalogListing) -> list[CatalogEntry]:
+        """A page of documents that are kept; files that nobody asked for are not among them."""
+        return await self._catalog.listed(listing)
 
     async def shelve(self, text: str) -> CatalogEntry | None:
         """Keep a playbook; none when the text is something else."""

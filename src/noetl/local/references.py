@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from noetl.api.client import Client
     from noetl.local.steps import Run, StepRun
 
-_SCHEME = "noetl://"
+MOST_OUTPUT: Final = 8 << 20
+_SCHEME: Final = "noetl://"
 
 
 async def inlined(client: Client, run: Run, most_bytes: int) -> None:

@@ -88,6 +88,17 @@ class Run:
         """From the first event to the last one."""
         return elapsed_ms(self.started_at, self.ended_at or self.last_at)
 
+    def as_json(self) -> dict[str, Any]:
+        """The run as `-o json` shows it."""
+        return {
+            "execution_id": self.execution_id,
+            "status": self.status,
+            "result": self.result,
+            "error": self.error,
+            "steps": {name: step.as_json() for name, step in self.steps.items()},
+            "duration_ms": round(self.duration_ms),
+        }
+
     def step(self, name: str) -> StepRun:
         """A step, made on first use."""
         if name not in self.steps:

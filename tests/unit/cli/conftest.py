@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from noetl.cli.app import main
+from tests.servers.memory import MemoryServer
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -45,8 +46,12 @@ class Result(NamedTuple):
 
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch, tmp_path):
-    for name in ("NOETL_OUTPUT", "NO_COLOR", "TERM", "COLUMNS"):
+    for name in (
+        "NOETL_OUTPUT", "NO_COLOR", "TERM", "COLUMNS", "NOETL_CONTEXT", "NOETL_SERVER_URL",
+        "NOETL_BASE_URL", "NOETL_TOKEN", "NOETL_TOKEN_FILE", "NOETL_SESSION_TOKEN", "NOETL_HOME",
+    ):  # fmt: skip
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
 
 
@@ -59,6 +64,20 @@ def noetl(capsys, monkeypatch):
         return Result(code, out, err)
 
     return run
+
+
+@pytest.fixture(scope="module")
+def served():
+    """A server on a real socket, which has no worker: playbooks of noops run on it alone."""
+    with MemoryServer() as server:
+        yield server
+
+
+@pytest.fixture
+def remote(noetl, served, monkeypatch):
+    """A command line that means this server."""
+    monkeypatch.setenv("NOETL_SERVER_URL", served.url)
+    return noetl
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from noetl import __version__
 from noetl.cli.app import EXAMPLES, FORMATS, main
-from noetl.cli.command import COMMANDS, load
+from noetl.cli.command import COMMANDS, GROUPS, every, load
 
 
 def test_the_version(noetl):
@@ -30,6 +30,28 @@ def test_the_help_of_a_command_ends_with_at_least_two_examples(noetl, name):
     assert (code, err) == (0, "")
     assert len(examples) >= 2
     assert out.rstrip("\n").endswith("Examples:\n" + "\n".join(f"  {e}" for e in examples))
+
+
+@pytest.mark.parametrize("name", [name for name, _ in every() if " " in name])
+def test_the_help_of_a_command_of_a_group_does_too(noetl, name):
+    code, out, err = noetl(*name.split(), "--help")
+    examples = dict(every())[name].spec.examples
+
+    assert (code, err) == (0, "")
+    assert out.startswith(f"Usage: noetl {name} [OPTIONS]")
+    assert len(examples) >= 2
+    assert out.rstrip("\n").endswith("Examples:\n" + "\n".join(f"  {e}" for e in examples))
+
+
+def test_the_groups_are_those_with_commands_of_their_own():
+    assert [name for name in COMMANDS if hasattr(load(name), "commands")] == list(GROUPS)
+
+
+def test_the_help_of_a_group_names_its_commands(noetl):
+    for name in GROUPS:
+        out = noetl(name, "--help").out
+        assert [word for word in load(name).spec.commands if f"\n  {word} " not in out] == []
+        assert noetl(name, "-h").out == out
 
 
 def test_help_has_a_short_name(noetl):

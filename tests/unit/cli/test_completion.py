@@ -47,6 +47,12 @@ def test_bash_accepts_the_script(noetl):
         ("noetl explain tool.h", "tool.http"),
         ("noetl explain exit.13", "exit.130"),
         ("noetl completion f", "fish"),
+        ("noetl executions ev", "events"),
+        ("noetl -o json executions g", "get"),
+        ("noetl executions events --fo", "--follow"),
+        ("noetl executions list --server-u", "--server-url"),
+        ("noetl pools list -o na", "name"),
+        ("noetl context --he", "--help"),
         ("noetl validate exam", ""),
     ],
 )
@@ -63,7 +69,17 @@ def test_the_other_shells_know_commands_options_formats_kinds_and_topics(noetl, 
     code, out, err = noetl("completion", shell)
 
     assert (code, err) == (0, "")
-    for word in (*COMMANDS, "strict", "format", "sarif", "PlaybookTest", "tool.http", "always"):
+    for word in (
+        *COMMANDS,
+        "rename",
+        "no-cascade",
+        "strict",
+        "format",
+        "sarif",
+        "PlaybookTest",
+        "tool.http",
+        "always",
+    ):
         assert word in out
 
 

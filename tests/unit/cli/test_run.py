@@ -321,7 +321,7 @@ def test_an_answer_of_the_server_ends_with_the_code_of_its_status(status, code):
 
     assert failure.exit_code == code
     assert failure.as_json()["error"] == {
-        "code": "any_code", "message": "no", "hint": "",
+        "code": "any_code", "message": "no", "hint": failure.hint,
         "docs_url": "/docs/reference/errors#any_code", "status": status,
         "request_id": None, "details": {"diagnostics": [{"a": 1}]},
     }  # fmt: skip

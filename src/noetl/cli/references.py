@@ -1,0 +1,87 @@
+"""What a command line calls a run or a playbook, and what a server knows it by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from noetl.api.problems import Refused
+from noetl.cli.failures import CommandFailed
+from noetl.cli.files import SUFFIXES
+
+if TYPE_CHECKING:
+    from noetl.api.client import Client
+
+LATEST: Final = "@latest"
+_EXECUTION: Final = "execution/"
+_PLAYBOOK: Final = "playbook/"
+_CATALOG: Final = "catalog://"
+_NOT_THERE: Final = (403, 404, 422)
+
+
+async def execution_of(client: Client, word: str) -> str:
+    """The id of a run: itself, `execution/<id>`, `@latest` or `@latest:PATH`."""
+    name = word.removeprefix(_EXECUTION)
+    if not name.startswith(LATEST):
+        if not (name.isascii() and name.isdigit()):
+            message = f"`{word}` is not the id of an execution"
+            raise CommandFailed("usage", message, hint="an id, `@latest` or `@latest:PATH`")
+        return name
+    path = name.removeprefix(LATEST).removeprefix(":")
+    filters = {"path": path} if path else {}
+    page = await client.executions(limit=1, **filters)
+    if not page.items:
+        of_path = f" of {path}" if path else ""
+        hint = "`noetl executions list` shows what there is"
+        raise CommandFailed("not_found", f"there is no execution{of_path}", hint=hint)
+    return page.items[0].execution_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Playbook:
+    """A playbook: in the catalog, or still in a file."""
+
+    path: str | None = None
+    catalog_id: str | None = None
+    version: str | None = None
+    file: str | None = None
+
+
+async def playbook_of(client: Client, word: str, version: str | None) -> Playbook:
+    """The playbook that a word names."""
+    if _is_file(word):
+        await _must_be_file_alone(client, word)
+        if version is not None:
+            raise CommandFailed("usage", "a file has no version", hint="leave -V out")
+        return Playbook(file=word)
+    name = word.removeprefix(_CATALOG).removeprefix(_PLAYBOOK)
+    if name.isascii() and name.isdigit():
+        return Playbook(catalog_id=name, version=version)
+    path, at, of_word = name.rpartition("@")
+    if not at:
+        return Playbook(path=name, version=version)
+    if version is not None and version != of_word:
+        message = f"`{word}` and `-V {version}` name two versions"
+        raise CommandFailed("usage", message, hint="leave one of them out")
+    return Playbook(path=path, version=of_word)
+
+
+def _is_file(word: str) -> bool:
+    if word.startswith((_CATALOG, _PLAYBOOK)):
+        return False
+    return word.endswith(SUFFIXES) or ("/" in word and Path(word).is_file())
+
+
+async def _must_be_file_alone(client: Client, word: str) -> None:
+    """A word that is a file and a path of the catalog could mean both."""
+    if word.startswith(("/", "./", "../")):
+        return
+    try:
+        await client.resolve(word)
+    except Refused as fault:
+        if fault.problem.status in _NOT_THERE:
+            return
+        raise
+    message = f"`{word}` is a file, and a path of the catalog too"
+    raise CommandFailed("usage", message, hint=f"write `./{word}` or `{_CATALOG}{word}`")

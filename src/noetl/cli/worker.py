@@ -1,0 +1,87 @@
+"""`noetl worker`: one worker process in the foreground."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from noetl.cli.command import Spec
+from noetl.cli.failures import failure_of
+
+if TYPE_CHECKING:
+    from noetl.cli.output import Output
+
+
+def worker(  # noqa: PLR0913, PLR0917 - one parameter per option of the command line
+    ctx: typer.Context,
+    pool: Annotated[
+        str | None, typer.Option("--pool", metavar="NAME", help="Pool that it joins; required.")
+    ] = None,
+    mode: Annotated[
+        str | None, typer.Option("--mode", metavar="MODE", help="How it runs (command).")
+    ] = None,
+    slots: Annotated[
+        int | None, typer.Option("--slots", metavar="N", help="Commands at once (16).")
+    ] = None,
+    worker_id: Annotated[
+        str | None, typer.Option("--id", metavar="NAME", help="Its own name, kept in its folder.")
+    ] = None,
+    server_url: Annotated[
+        str | None, typer.Option("--server-url", metavar="URL", help="Where the API is.")
+    ] = None,
+    nats_url: Annotated[
+        str | None, typer.Option("--nats-url", metavar="URL", help="The NATS bus.")
+    ] = None,
+    metrics_bind: Annotated[
+        str | None,
+        typer.Option("--metrics-bind", metavar="ADDRESS:N", help="Address of metrics and health."),
+    ] = None,
+    log_level: Annotated[
+        str | None, typer.Option("--log-level", metavar="LEVEL", help="Least level (info).")
+    ] = None,
+    print_settings: Annotated[  # noqa: FBT002 - typer reads flags from defaults
+        bool, typer.Option("--print-settings", help="Show the settings in force, and end.")
+    ] = False,
+) -> None:
+    """Run one worker of a pool in the foreground, until SIGTERM or Ctrl-C.
+
+    Every option is a setting; the others are variables and keys of noetl.toml, its bearer
+    NOETL_WORKER_TOKEN among them. What is not told is taken from the embedded stack that runs
+    here, so that this is one more worker of it.
+    """
+    from noetl.cli.stacks import show_settings, told_by_stack
+    from noetl.errors import NoetlError
+    from noetl.settings import WorkerSettings
+
+    out: Output = ctx.obj
+    try:
+        settings = WorkerSettings.read(
+            fallback=told_by_stack(out.settings.home, pool or ""),
+            pool=pool,
+            mode=mode,
+            slots=slots,
+            worker_id=worker_id,
+            server_url=server_url,
+            nats_url=nats_url,
+            metrics_bind=metrics_bind,
+            log_level=log_level,
+        )
+        if print_settings:
+            show_settings(out, settings.shown())
+            return
+        from noetl.worker.process import work
+
+        code = work(settings)
+    except NoetlError as fault:
+        raise failure_of(fault) from fault
+    raise typer.Exit(code)
+
+
+COMMAND = Spec(
+    run=worker,
+    outputs=("table", "json", "yaml"),
+    examples=(
+        "noetl worker --pool shared --print-settings",
+        "noetl worker --pool shared --slots 4 --print-settings -o json",
+    ),
+    takes="nothing",
+)

@@ -1,0 +1,1 @@
+"""The embedded stack: real parts as processes under one folder, watched by one supervisor."""

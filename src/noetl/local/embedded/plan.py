@@ -1,0 +1,198 @@
+"""What a stack consists of: its secrets, and the settings that each of its processes is given."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import sys
+from base64 import b64encode
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from noetl.local.embedded.children import SERVER, WORKERS, Process
+from noetl.local.embedded.ports import free_port
+from noetl.local.embedded.wish import is_loopback
+from noetl.server.tokens import new_token
+from noetl.settings import process_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from noetl.local.embedded.home import Home
+    from noetl.local.embedded.wish import Wish
+    from noetl.server.admin import Bearer
+
+SYSTEM: Final = "system"
+BUS_USER: Final = "noetl"
+ADMIN_TOKEN: Final = "admin.token"  # noqa: S105 - the name of a file
+INTERNAL_TOKEN: Final = "internal.token"  # noqa: S105 - as above
+BUS_PASSWORD: Final = "nats.password"  # noqa: S105 - as above
+ENCRYPTION_KEY: Final = "encryption.key"
+DATABASE_URL: Final = "database.url"
+NATS_URL: Final = "nats.url"
+_KEY_BYTES: Final = 32
+_NOETL: Final = (sys.executable, "-m", "noetl.cli.app")
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The secrets of a stack, made once and kept in its folder."""
+
+    home: Home
+    pools: tuple[str, ...]
+
+    def make(self) -> None:
+        """Make what is missing."""
+        for name in (ADMIN_TOKEN, INTERNAL_TOKEN, *map(token_file, self.pools)):
+            self.home.secret(name, new_token)
+        self.home.secret(BUS_PASSWORD, lambda: secrets.token_urlsafe(24))
+        self.home.secret(
+            ENCRYPTION_KEY, lambda: b64encode(secrets.token_bytes(_KEY_BYTES)).decode()
+        )
+
+    def read(self, name: str) -> str:
+        """One of them."""
+        return self.home.secret_file(name).read_text(encoding="utf-8").strip()
+
+    def bearers(self) -> list[Bearer]:
+        """Who may talk to the server: the person at this machine, and a worker per pool."""
+        from noetl.server.admin import Bearer  # noqa: PLC0415 - read while the database starts
+
+        admin = Bearer(
+            token=self.read(ADMIN_TOKEN), account="admin", roles=("admin",), name="noetl up"
+        )
+        workers = [
+            Bearer(
+                token=self.read(token_file(pool)),
+                account=f"worker:{pool}",
+                roles=("worker",),
+                name=f"pool {pool}",
+                pool=pool,
+            )
+            for pool in self.pools
+            if pool != SYSTEM  # joined by the internal token alone
+        ]
+        return [admin, *workers]
+
+
+def token_file(pool: str) -> str:
+    """Where the token of a pool's workers lies; the system pool has the internal one."""
+    return INTERNAL_TOKEN if pool == SYSTEM else f"worker-{pool}.token"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Addresses:
+    """Where the parts of a stack find each other."""
+
+    host: str
+    port: int
+    scheme: str
+    nats: str
+
+    @property
+    def server(self) -> str:
+        """Where the parts of this machine reach the server."""
+        host = self.host if is_loopback(self.host) else "127.0.0.1"
+        return f"{self.scheme}://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+
+def environment(home: Home, wish: Wish, at: Addresses) -> dict[str, str]:
+    """What every process of the stack is given; secrets are named by their files.
+
+    `config.toml` of the folder holds settings of its stack; without it the caller's file counts.
+    """
+    made = process_environment()
+    configs = (home.path / "config.toml", wish.settings.config.absolute())
+    for name in ("NOETL_DATABASE_URL", "NOETL_NATS_URL", "NATS_URL", "NOETL_CONFIG"):
+        made.pop(name, None)
+    for name in ("NOETL_HOST", "NOETL_PORT", "NOETL_BASE_URL", "NOETL_METRICS_PORT", "PORT"):
+        made.pop(name, None)
+    config = next((file for file in configs if file.exists()), None)
+    if config is not None:
+        made["NOETL_CONFIG"] = str(config)
+    return made | {
+        "NOETL_HOME": str(home.path),
+        "NOETL_ENV": wish.settings.env,
+        "NOETL_LOG_LEVEL": wish.settings.log_level,
+        "NOETL_SERVER_URL": at.server,
+        "NOETL_NATS_URL_FILE": str(home.secret_file(NATS_URL)),
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def server(home: Home, wish: Wish, at: Addresses, said: Callable[[str], None]) -> Process:
+    """The server process."""
+    own = {
+        "NOETL_HOST": at.host,
+        "NOETL_PORT": str(at.port),
+        "NOETL_METRICS_PORT": "off",
+        "NOETL_DATABASE_URL_FILE": str(home.secret_file(DATABASE_URL)),
+        "NOETL_INTERNAL_API_TOKEN_FILE": str(home.secret_file(INTERNAL_TOKEN)),
+    }
+    environ = environment(home, wish, at)
+    if "NOETL_ENCRYPTION_KEY" not in environ:
+        own["NOETL_ENCRYPTION_KEY_FILE"] = str(home.secret_file(ENCRYPTION_KEY))
+    environ.pop("NOETL_INTERNAL_API_TOKEN", None)
+    return Process(
+        name="server",
+        stage=SERVER,
+        command=[*_NOETL, "server"],
+        environ=environ | own,
+        said=said,
+        port=at.port,
+        url=at.server,
+        health=f"{at.server}/readyz",
+    )
+
+
+def worker(  # noqa: PLR0913, PLR0917 - what a worker is made of
+    home: Home,
+    wish: Wish,
+    at: Addresses,
+    pool: str,
+    slots: int,
+    said: Callable[[str], None],
+) -> Process:
+    """The process of one pool."""
+    port = free_port()
+    bearer = "NOETL_INTERNAL_API_TOKEN_FILE" if pool == SYSTEM else "NOETL_WORKER_TOKEN_FILE"
+    environ = environment(home, wish, at)
+    for name in ("NOETL_WORKER_TOKEN", "NOETL_INTERNAL_API_TOKEN", "NOETL_ENCRYPTION_KEY"):
+        environ.pop(name, None)
+    own = {
+        "WORKER_POOL_NAME": pool,
+        "WORKER_MAX_CONCURRENT": str(slots),
+        "WORKER_ID": f"{_hostname()}-{pool}-{home.digest}",
+        "WORKER_METRICS_BIND": f"127.0.0.1:{port}",
+        bearer: str(home.secret_file(token_file(pool))),
+    }
+    return Process(
+        name=f"worker-{pool}",
+        stage=WORKERS,
+        command=[*_NOETL, "worker"],
+        environ={"NOETL_HTTP_EGRESS": "open"} | environ | own,
+        said=said,
+        port=port,
+        health=f"http://127.0.0.1:{port}/readyz",
+        data_dir=str(home.folder("worker")),
+    )
+
+
+def _hostname() -> str:
+    """The name of this machine as part of another name."""
+    kept = [sign if sign.isalnum() or sign == "-" else "-" for sign in socket.gethostname().lower()]
+    return "".join(kept)[:40].strip("-") or "local"
+
+
+def places(home: Home) -> list[Path]:
+    """Data of a stack that lie outside of its folder: PostgreSQL's, when we are root."""
+    from noetl.local.lodging import SHARED  # noqa: PLC0415 - only a wipe asks
+
+    return [SHARED / _name_of(home.folder("pg") / "data")]
+
+
+def _name_of(data_dir: Path) -> str:
+    from hashlib import sha256  # noqa: PLC0415 - as above
+
+    return sha256(str(data_dir).encode()).hexdigest()[:16]

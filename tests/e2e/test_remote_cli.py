@@ -1,0 +1,309 @@
+"""The installed `noetl` against a server: a real socket, memory instead of a database."""
+
+import json
+import os
+import pty
+import select
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+
+from noetl.api.events import LogBatch, LogLine
+from noetl.cli.app import main
+from noetl.cli.command import every, load
+from noetl.server.tokens import digest, new_token
+from noetl.store.base import TokenRow
+from tests.servers.memory import MemoryServer
+from tests.unit.cli.runs import NOOP, WAITING, document, finish, register, start
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+EXAMPLES = [
+    *load("executions").spec.examples,
+    *load("pools").spec.examples,
+    *(line for _, one in every() if one.spec.is_remote for line in one.spec.examples),
+]
+# A test run in the background ignores SIGINT, and so would its children.
+HEEDING = (
+    "import os, signal, sys;"
+    "signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("remote")
+    shutil.copytree(ROOT / "examples", made / "examples")
+    return made
+
+
+@pytest.fixture(scope="module")
+def working(folder):
+    """A server with a worker, which has run something."""
+    with MemoryServer(folder) as server:
+        for name in ("hello", "subplaybook_child", "subplaybook_parent"):
+            register(server, "", (folder / f"examples/{name}.yaml").read_text())
+        yield server
+
+
+@pytest.fixture(scope="module")
+def idle():
+    """A server whose work is done by the test."""
+    with MemoryServer() as server:
+        yield server
+
+
+@pytest.fixture
+def noetl(folder, tmp_path):
+    def run(server, *words, env=None, stdin=b""):
+        return subprocess.run(
+            [BIN / "noetl", *words], cwd=folder, env=environment(server, tmp_path) | (env or {}),
+            capture_output=True, check=False, input=stdin,
+        )  # fmt: skip
+
+    return run
+
+
+def environment(server, home):
+    return {
+        "PATH": f"{BIN}:/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "XDG_CONFIG_HOME": str(home),
+        "NOETL_SERVER_URL": server.url,
+    }
+
+
+@pytest.fixture
+def inside(folder, tmp_path, capsys, monkeypatch):
+    """The same in this process, which takes milliseconds."""
+
+    def run(server, *words, **variables):
+        for name in ("NOETL_OUTPUT", "NOETL_TOKEN", "NOETL_CONTEXT", "NOETL_HOME"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in (environment(server, tmp_path) | variables).items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.chdir(folder)
+        return (main(words), *capsys.readouterr())
+
+    return run
+
+
+@pytest.mark.parametrize("example", dict.fromkeys(EXAMPLES))
+def test_every_example_of_the_help_works(working, folder, tmp_path, inside, example):
+    start(working, "examples/hello", (folder / "examples/hello.yaml").read_text())
+    if "|" not in example:
+        code, out, err = inside(working, *shlex.split(example)[1:])
+        assert code == 0, out + err
+        return
+    done = subprocess.run(
+        ["/bin/bash", "-o", "pipefail", "-c", example],
+        cwd=folder, env=environment(working, tmp_path), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", ["hello", "loop_parallel", "subplaybook_parent"])
+def test_run_and_exec_show_the_same_document(working, inside, name):
+    file = f"examples/{name}.yaml"
+    here = json.loads(inside(working, "run", file, "-o", "json")[1])
+    there = json.loads(inside(working, "exec", file, "--wait", "-o", "json")[1])
+    del here["events_file"]
+    for told in (here, there):
+        del told["execution_id"], told["duration_ms"]
+        for step in told["steps"].values():
+            del step["duration_ms"]
+
+    assert there == here
+
+
+def test_a_large_result_is_shown_whole(working, inside):
+    words = ("exec", "examples/large_result.yaml", "--wait", "-o", "json")
+    code, whole, _ = inside(working, *words)
+    _, cut, _ = inside(working, *words, "--max-output", "0")
+
+    assert code == 0
+    assert len(whole) > len(cut)
+    assert "noetl://" not in whole
+
+
+def test_the_children_of_a_run_are_followed(working, inside):
+    code, _, err = inside(working, "exec", "examples/subplaybook_parent", "--follow")
+
+    assert code == 0
+    assert err.count(" examples/subplaybook_child ") == 4
+
+
+@pytest.mark.parametrize(("env", "is_drawn"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_a_terminal_shows_the_live_tree(working, folder, tmp_path, env, is_drawn):
+    ours, theirs = pty.openpty()
+    done = subprocess.run(
+        [BIN / "noetl", "exec", "examples/loop_parallel.yaml", "--follow"], cwd=folder,
+        env=environment(working, tmp_path) | env, stdin=theirs, stdout=theirs, stderr=theirs,
+        check=False,
+    )  # fmt: skip
+    os.close(theirs)
+    shown = b""
+    while select.select([ours], [], [], 0)[0]:
+        try:
+            shown += os.read(ours, 65536)
+        except OSError:
+            break
+    os.close(ours)
+
+    assert done.returncode == 0
+    assert (b"\x1b" in shown) is is_drawn
+    assert ("✔ sum_up".encode() in shown) is is_drawn
+    assert b"COMPLETED" in shown
+
+
+def test_an_interrupt_stops_the_waiting_and_not_the_run(idle, folder, tmp_path):
+    register(idle, "demo/waiting", WAITING)
+    words = [sys.executable, "-c", HEEDING, BIN / "noetl", "exec", "demo/waiting", "--follow"]
+    with subprocess.Popen(
+        words, cwd=folder, env=environment(idle, tmp_path), stderr=subprocess.PIPE, bufsize=0
+    ) as process:
+        assert b"step start started" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+    (run,) = idle.call(lambda client: client.executions(path="demo/waiting")).items
+
+    assert (process.returncode, run.status) == (130, "RUNNING")
+    assert err.decode() == (
+        f"error[interrupted]: stopped waiting; execution {run.execution_id} goes on\n"
+        f"hint: follow it with `noetl executions events {run.execution_id} -f`\n"
+    )
+
+
+def test_following_goes_on_over_a_restart_and_shows_each_event_once(idle, folder, tmp_path):
+    execution_id = start(idle, "demo/restarted", WAITING)
+    words = [BIN / "noetl", "executions", "events", execution_id, "-f", "-o", "jsonl"]
+    with subprocess.Popen(
+        words, cwd=folder, env=environment(idle, tmp_path), stdout=subprocess.PIPE, bufsize=0
+    ) as process:
+        rows = [json.loads(process.stdout.readline())]
+        idle.stop()
+        idle.restart()
+        finish(idle, execution_id)
+        rest, _ = process.communicate(timeout=20)
+    rows += [json.loads(line) for line in rest.splitlines()]
+    kept = idle.call(lambda client: client.events(execution_id, limit=1000)).items
+
+    assert process.returncode == 0
+    assert [row["seq"] for row in rows] == [row["seq"] for row in kept]
+    assert rows[-1]["event_type"] == "playbook.completed"
+
+
+def test_exec_follows_over_a_restart_to_the_result(idle, folder, tmp_path):
+    register(idle, "demo/followed", WAITING)
+    words = [BIN / "noetl", "exec", "demo/followed", "--follow"]
+    with subprocess.Popen(
+        words, cwd=folder, env=environment(idle, tmp_path), stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, bufsize=0,
+    ) as process:  # fmt: skip
+        first = process.stderr.readline()
+        (run,) = idle.call(lambda client: client.executions(path="demo/followed")).items
+        idle.stop()
+        idle.restart()
+        finish(idle, run.execution_id, {"answer": 42})
+        out, err = process.communicate(timeout=20)
+
+    assert process.returncode == 0
+    assert b"answer: 42" in out
+    assert [line.split()[1:4] for line in (first + err).splitlines()] == [
+        [b"step", b"start", b"started"],
+        [b"step", b"start", b"completed"],
+    ]
+
+
+def test_lines_are_followed_over_a_restart(idle, folder, tmp_path):
+    execution_id = start(idle, "demo/lines", WAITING)
+
+    def write(n):
+        line = LogLine(
+            execution_id=execution_id, command_id="7", attempt=1, n=n, step="start",
+            ts=f"2026-01-01T00:00:0{n}.000000Z", text=f"line {n}",
+        )  # fmt: skip
+        idle.call(lambda client: client.log(LogBatch(entries=(line,))))
+
+    write(1)
+    words = [BIN / "noetl", "executions", "logs", execution_id, "-f"]
+    with subprocess.Popen(
+        words, cwd=folder, env=environment(idle, tmp_path), stdout=subprocess.PIPE, bufsize=0
+    ) as process:
+        lines = [process.stdout.readline()]
+        idle.stop()
+        idle.restart()
+        write(2)
+        finish(idle, execution_id)
+        rest, _ = process.communicate(timeout=20)
+
+    assert process.returncode == 0
+    assert [line.split(b"|")[1] for line in [*lines, *rest.splitlines()]] == [
+        b" line 1\n",
+        b" line 2",
+    ]
+
+
+def test_a_stopped_server_is_unreachable(idle, inside):
+    idle.stop()
+    try:
+        code, out, err = inside(idle, "executions", "list", "-o", "json")
+    finally:
+        idle.restart()
+
+    assert (code, out) == (10, "")
+    assert json.loads(err)["error"]["code"] == "unreachable"
+
+
+@pytest.fixture(scope="module")
+def guarded():
+    """A server that asks who it is, and a token of each of two roles."""
+    tokens = {role: new_token() for role in ("viewer", "admin")}
+    with MemoryServer(is_open=False) as server:
+        for role, token in tokens.items():
+            row = TokenRow(token_id=role, sha256=digest(token), account=role, roles=(role,))
+            server.call(lambda _, row=row: server.store.tokens.put(row))
+        yield server, tokens
+
+
+def test_a_server_asks_who_it_is(guarded, inside, tmp_path):
+    server, tokens = guarded
+    file = tmp_path / "a.yaml"
+    file.write_text(document(NOOP, "demo/a"))
+
+    def tried(*words, token=""):
+        code, out, err = inside(server, *words, "-vv", "-o", "json", NOETL_TOKEN=token)
+        assert not token or token not in out + err
+        return code, json.loads(err)["error"]["code"] if code else ""
+
+    assert tried("executions", "list") == (4, "auth_required")
+    assert tried("executions", "list", token=tokens["viewer"]) == (0, "")
+    assert tried("exec", str(file), token=tokens["viewer"]) == (4, "forbidden")
+    assert tried("register", str(file), token=tokens["viewer"]) == (4, "forbidden")
+    assert tried("register", str(file), token=tokens["admin"]) == (0, "")
+    assert tried("exec", "demo/a", "--wait", token=tokens["admin"]) == (0, "")
+
+    connection = HTTPConnection("127.0.0.1", server.port)
+    for _ in range(10):
+        header = {"Authorization": f"Bearer {new_token()}"}
+        connection.request("GET", "/api/executions", headers=header)
+        connection.getresponse().read()
+    connection.close()
+    assert tried("executions", "list", token=new_token()) == (11, "rate_limited")
+
+
+def test_a_context_holds_the_token(guarded, inside, noetl):
+    server, tokens = guarded
+    url = ("--server-url", server.url)
+    noetl(server, "context", "add", "here", *url, "--token-stdin", stdin=tokens["viewer"].encode())
+
+    assert inside(server, "executions", "list")[0] == 0
+    assert inside(server, "executions", "list", "-c", "here")[0] == 0
+    assert inside(server, "executions", "list", "-c", "there")[0] == 5

@@ -1,0 +1,50 @@
+import json
+
+import pytest
+
+from noetl.api.runtime import WorkerEntry
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _worker(served):
+    entry = WorkerEntry(name="w-1", runtime={"pool": "gpu"}, capacity=4, hostname="box")
+    served.call(lambda client: client.register_worker(entry))
+
+
+def test_pools_are_listed(remote):
+    code, out, err = remote("pools", "list", "-o", "json")
+    found = json.loads(out)
+
+    assert (code, err, found["next_cursor"]) == (0, "", None)
+    assert {key: found["items"][0][key] for key in ("pool", "workers", "slots")} == {
+        "pool": "gpu",
+        "workers": 1,
+        "slots": 4,
+    }
+    assert remote("pools", "list").out.splitlines()[1].split()[:3] == ["gpu", "1", "4"]
+
+
+def test_a_name_leads_back_to_its_pool(remote):
+    name = remote("pools", "list", "-o", "name").out.strip()
+
+    assert name == "pool/gpu"
+    assert json.loads(remote("pools", "get", name, "-o", "json").out)["items"][0]["name"] == "w-1"
+    assert remote("pools", "get", "gpu", "-o", "name").out == "pool/gpu\n"
+    assert "w-1" in remote("pools", "get", "gpu").out
+
+
+def test_an_unknown_pool_names_the_nearest(remote):
+    assert remote("pools", "get", "gpus") == (
+        5,
+        "",
+        "error[not_found]: there is no pool `gpus`\nhint: did you mean `gpu`?\n",
+    )
+
+
+def test_a_group_needs_the_name_of_what_to_do(noetl):
+    assert noetl("pools").code == 2
+    assert noetl("pools", "lst") == (
+        2,
+        "",
+        "error[usage]: there is no command `noetl pools lst`\nhint: did you mean `list`?\n",
+    )
