@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 INLINE_BYTES: Final = 65_536
 _CHUNK: Final = 1 << 16
+_AS_USER: Final = (
+    "import os, sys; user = int(sys.argv[1]); os.setgroups([]); os.setgid(user); os.setuid(user);"
+    "os.execv(sys.argv[2], sys.argv[2:])"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,13 +74,11 @@ class Processes:
             "inner": confinement.is_inner, "work": str(cwd), "argv": command.argv,
             "env": self._environment | dict(command.env), "limits": command.limits.as_json(),
         }  # fmt: skip
-        user = confinement.outer_uid
         process = await asyncio.create_subprocess_exec(
-            *confinement.prefix, *child_argv(about),
+            *_as(confinement.outer_uid), *confinement.prefix, *child_argv(about),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE, env=self._environment, cwd=work,
-            start_new_session=True, user=user, group=user,
-            extra_groups=None if user is None else [],
+            start_new_session=True,
         )  # fmt: skip
         try:
             return await self._watch(process, command)
@@ -97,6 +100,11 @@ class Processes:
     def remove(work: Path) -> None:
         """Remove a work folder."""
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _as(user: int | None) -> tuple[str, ...]:
+    """Words before a command that give it another user; uvloop starts nothing as somebody else."""
+    return () if user is None else (sys.executable, "-I", "-c", _AS_USER, str(user))
 
 
 def _give(work: Path, owner: int) -> None:
