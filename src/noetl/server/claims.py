@@ -10,6 +10,7 @@ from noetl.api.commands import Beat, Claimed, Extended, Held, Release, Skipped
 from noetl.engine import events as ev
 from noetl.errors import NoetlError
 from noetl.server.access import LOCAL, own_pool
+from noetl.server.caution import is_last_chance, is_wary
 from noetl.server.errors import Conflict, UnknownCommand
 from noetl.server.handout import is_held
 from noetl.server.moments import from_now, seconds_until
@@ -85,6 +86,11 @@ class Claims:
         row = await self._row(event_id, caller)
         if row.attempt > 1:
             self._handout.remember(row.command_id, row.attempt, row.checkpoint)
+        is_apart = (
+            row.status == "PENDING"
+            and is_last_chance(row.losses, row.max_attempts)
+            and await is_wary(self._commands, worker_id)
+        )
         given: list[Command] = []
 
         def make(state: State) -> Iterator[Stamped]:
@@ -98,7 +104,7 @@ class Claims:
                 return
             if state.is_paused:
                 raise Conflict("the execution is paused", code="execution_paused")
-            if command.status != "PENDING":
+            if command.status != "PENDING" or is_apart:
                 raise self._taken(row)
             until = from_now(self._clock, self._handout.lease_s)
             yield Stamped(
@@ -169,7 +175,7 @@ class Claims:
 
     async def heartbeat(self, body: Heartbeat, *, is_draining: bool = False) -> Beat:
         """Extend the leases of a worker; what it no longer holds is lost, or to be stopped."""
-        self._workers.seen(body.worker_id, free_slots=body.free_slots)
+        self._workers.told(body.worker_id, body.free_slots)
         until = from_now(self._clock, self._handout.lease_s)
         held = {id_of_command(item.command_id): item for item in body.commands}
         extended: list[str] = []

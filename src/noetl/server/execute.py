@@ -29,7 +29,7 @@ from noetl.server.wanted import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from noetl.clock import Clock
     from noetl.engine.program import Program
@@ -56,9 +56,9 @@ class Runs:
         *,
         clock: Clock,
         ids: Ids,
-        kinds: frozenset[str] | None = None,
+        kinds: Callable[[], Awaitable[frozenset[str] | None]],
     ) -> None:
-        self._kinds = kinds
+        self.kinds = kinds
         self._store = store
         self._ingest = ingest
         self._programs = programs
@@ -146,7 +146,8 @@ class Runs:
         execution_id = wanted.execution_id or self._ids.new()
         pool = wanted.pool or pool_of(program.playbook)
         workload, warnings = workload_of(wanted, program.playbook, about(execution_id, entry, pool))
-        requirements.check(program.playbook, self._kinds)
+        if program.playbook.executor is not None:
+            requirements.check(program.playbook, await self.kinds())
         start = ev.PlaybookStarted(
             execution_id=execution_id,
             path=entry.path,

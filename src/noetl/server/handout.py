@@ -15,6 +15,7 @@ from noetl.api.commands import Command as Body
 from noetl.api.commands import CommandContext
 from noetl.clock import rfc3339
 from noetl.engine import events as ev
+from noetl.server.caution import is_last_chance, is_wary
 from noetl.server.pending import Pending
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from noetl.engine.state import Command, State
     from noetl.server.posts import Ask
     from noetl.server.turn import Turn
-    from noetl.store.base import Commands
+    from noetl.store.base import CommandRow, Commands
 
 OLD_AFTER: Final = timedelta(seconds=1)
 _SPARE: Final = 16
@@ -45,6 +46,16 @@ class Batch:
     asks: list[Ask] = field(default_factory=list)
     served: dict[Ask, None] = field(default_factory=dict)
     """Requests that were given something."""
+    wary: set[str] = field(default_factory=set)
+    """Workers that hold, or were given, a command that one more loss would end."""
+
+    def has_ended(self, row: CommandRow) -> bool:
+        """Whether a command that a worker holds ends with this batch."""
+        turn = self.turns.get(row.execution_id)
+        if turn is None:
+            return False
+        command = turn.state.commands.get(row.command_key)
+        return command is None or not is_held(command, row.worker_id or "")
 
     async def turn(self, execution_id: str) -> Turn | None:
         """The turn of a run, opened when the batch has none."""
@@ -177,9 +188,23 @@ class HandOut:
             if turn is None or command is None:
                 self.pending.drop(item.command_id)
                 continue
+            if is_last_chance(command.lost, command.max_attempts):
+                ask = await self._apart(batch, asks, item.kind)
+                if ask is None:
+                    continue  # it waits
+                batch.wary.add(ask.worker_id)
             ask.given.append(self.claim(turn, command, ask.worker_id, until, item.cause))
             ask.slots -= 1
             batch.served[ask] = None
+
+    async def _apart(self, batch: Batch, asks: list[Ask], kind: str) -> Ask | None:
+        """A request whose worker holds no other command that one more loss would end."""
+        for ask in asks:
+            if ask.wants(kind) and ask.worker_id not in batch.wary:
+                if not await is_wary(self._commands, ask.worker_id, batch.has_ended):
+                    return ask
+                batch.wary.add(ask.worker_id)
+        return None
 
     def claim(
         self, turn: Turn, command: Command, worker_id: str, until: str, cause: str | None

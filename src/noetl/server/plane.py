@@ -91,9 +91,11 @@ def wire(parts: ServerParts) -> Plane:
     workers = Workers(store, clock, ids)
     controls = Controls(ingest)
     admissions = Admissions(store.executions, programs, ingest, store.roles)
-    runs = Runs(
-        store, ingest, programs, controls, admissions, clock=clock, ids=ids, kinds=parts.kinds
-    )
+
+    async def kinds() -> frozenset[str] | None:
+        return parts.kinds if parts.kinds is not None else await workers.kinds()
+
+    runs = Runs(store, ingest, programs, controls, admissions, clock=clock, ids=ids, kinds=kinds)
     starts = Starts(parts, runs, programs)
     cursors = Cursors(parts.cursor_key, clock)
     timetables = Timetables(store.schedules, clock, ids)

@@ -50,7 +50,6 @@ class Starts:
     def __init__(self, parts: ServerParts, runs: Runs, programs: Programs) -> None:
         self._store = parts.store
         self._clock = parts.clock
-        self._kinds = parts.kinds
         self._runs = runs
         self._programs = programs
 
@@ -158,7 +157,7 @@ class Starts:
             pool = wanted.pool or pool_of(program.playbook)
             told = about(wanted.execution_id or "0", entry, pool)
             workload, warnings = workload_of(wanted, program.playbook, told)
-            requirements.check(program.playbook, self._kinds)
+            requirements.check(program.playbook, await self._runs.kinds())
         except Unacceptable as refusal:
             if refusal.code not in _REHEARSED:
                 raise

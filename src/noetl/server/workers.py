@@ -108,7 +108,7 @@ class Workers:
         if not await self._store.runtimes.beat(kind_of(kind), name, now, free_slots):
             raise UnknownWorker(f"there is no {kind} {name!r}", hint="register again")
         if kind == WORKER:
-            self.seen(name, free_slots=free_slots)
+            self.told(name, free_slots)
         return any(
             row.name == name and row.kind == kind and row.status == "draining"
             for row in await self._known()
@@ -120,16 +120,21 @@ class Workers:
         await self._store.runtimes.leave(kind_of(kind), name)
         self._looked = None
 
-    def seen(self, name: str, pool: str | None = None, free_slots: int | None = None) -> None:
+    def seen(self, name: str, pool: str | None = None, asks_for: int | None = None) -> None:
         """A worker was heard of; one that asks for work without joining is known too."""
         found = self._heard.get(name)
         if found is None:
             if pool is not None:
-                slots = free_slots or 1
+                slots = asks_for or 1
                 self._hear(Worker(name, pool, slots, slots, self._clock.monotonic()))
             return
         found.seen = self._clock.monotonic()
-        if free_slots is not None:
+
+    def told(self, name: str, free_slots: int | None) -> None:
+        """A worker has beaten, and said how much it could take on."""
+        self.seen(name)
+        found = self._heard.get(name)
+        if found is not None and free_slots is not None:
             found.free_slots = free_slots
 
     def _hear(self, worker: Worker) -> None:
@@ -156,6 +161,16 @@ class Workers:
             if worker.seen >= heard_since:
                 found[worker.name] = worker
         return list(found.values())
+
+    async def kinds(self) -> frozenset[str] | None:
+        """The kinds of tools that live workers have; none while no worker has told."""
+        since = from_now(self._clock, -SILENT_AFTER_S)
+        told = [
+            row.capabilities["kinds"]
+            for row in await self._known()
+            if row.kind == WORKER and row.heartbeat >= since and "kinds" in row.capabilities
+        ]
+        return frozenset(kind for kinds in told for kind in kinds) if told else None
 
     async def _known(self) -> list[RuntimeRow]:
         now = self._clock.monotonic()
