@@ -8,11 +8,14 @@ from contextlib import AsyncExitStack, ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from noetl.clock import SystemClock
+from noetl.clock import LoopClock, SystemClock
 from noetl.dsl.documents.testcase import Case, PlaybookTest
 from noetl.dsl.parse import parse
+from noetl.engine.events import PlaybookStarted
+from noetl.engine.rows import to_row
 from noetl.ids import Ids
-from noetl.local.cases import Subject, Trial, play
+from noetl.local.cases import CEILING_S, LONG_LEASE_S, MIDNIGHT, Subject, Trial, play
+from noetl.local.keychain import stand_ins
 from noetl.local.launch import Finished, Job, finish, start
 from noetl.local.mocks import Mocks
 from noetl.local.parts import Parts
@@ -20,6 +23,7 @@ from noetl.local.run import stack
 from noetl.local.virtual import VirtualLoop
 from noetl.local.watch import Watch
 from noetl.local.workshop import workshop
+from tests.e2e.ending import Ending
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +48,19 @@ class Theatre:
     def run(self, file: Path, payload: dict[str, Any] | None = None, mock: Case | None = None):
         """Run a playbook as `noetl run` does, with the mocks of `--mock` if there are some."""
         runner, shop = self._real
-        return runner.run(self._run(shop, file, payload or {}, mock))
+        return runner.run(self._run(shop, file, payload or {}, mock, Watch()))
+
+    def ran(self, file: Path, payload: dict[str, Any] | None = None, mock: Case | None = None):
+        """How a run ends that is done as `noetl run` does it."""
+        runner, shop = self._real
+        watch = _keeping()
+        return _ending(runner.run(self._run(shop, file, payload or {}, mock, watch)), watch)
+
+    def played(self, file: Path, case: Case) -> Ending:
+        """How a run ends that is done as `noetl test` does it."""
+        runner, shop = self._virtual
+        watch = _keeping()
+        return _ending(runner.run(self._played(shop, file, case, watch)), watch)
 
     def play(self, file: Path, case: Case) -> Verdict:
         """Play a case as `noetl test` does."""
@@ -73,7 +89,7 @@ class Theatre:
         return runner, shop
 
     async def _run(
-        self, shop: Workshop, file: Path, payload: dict[str, Any], mock: Case | None
+        self, shop: Workshop, file: Path, payload: dict[str, Any], mock: Case | None, watch: Watch
     ) -> Finished:
         clock = SystemClock()
         mocks = None if mock is None else Mocks(mock.mocks, file.parent, allow=None)
@@ -81,7 +97,7 @@ class Theatre:
         job = Job(file=file.name, text=text, payload=payload, timeout_s=PATIENCE_S)
         async with shop.tools(file.parent, clock) as tools:
             parts = Parts(
-                watch=Watch(),
+                watch=watch,
                 folder=file.parent,
                 home=self.folder,
                 tools=tools if mocks is None else mocks.over(tools),
@@ -92,6 +108,47 @@ class Theatre:
             async with stack(parts, text) as running:
                 await start(running, job)
                 return await finish(running, job, asyncio.Event())
+
+    async def _played(self, shop: Workshop, file: Path, case: Case, watch: Watch) -> Finished:
+        clock = LoopClock(asyncio.get_running_loop(), MIDNIGHT)
+        mocks = Mocks(case.mocks, file.parent, allow=frozenset(case.allow))
+        text = text_of(file)
+        job = Job(file=file.name, text=text, payload=dict(case.payload))
+        async with shop.tools(file.parent, clock) as tools:
+            parts = Parts(
+                watch=watch,
+                folder=file.parent,
+                tools=mocks.over(tools),
+                on_worker=mocks.steps,
+                keychain=stand_ins,
+                is_complete=False,
+                clock=clock,
+                ids=Ids(clock, machine=1),
+                ceiling_s=CEILING_S,
+                lease_s=LONG_LEASE_S,
+            )
+            async with stack(parts, text) as running:
+                await start(running, job)
+                return await finish(running, job, asyncio.Event())
+
+
+def _keeping() -> Watch:
+    watch = Watch()
+    watch.is_kept = True
+    return watch
+
+
+def _ending(finished: Finished, watch: Watch) -> Ending:
+    keys: dict[str, str] = {}
+    logs: dict[str, list[dict[str, Any]]] = {}
+    for item in watch.events:
+        row = to_row(item)
+        if isinstance(item.event, PlaybookStarted):
+            parent, key = item.event.parent_execution_id, item.event.parent_key
+            keys[item.execution_id] = "" if parent is None else f"{keys[parent]}>{key}"
+        logs.setdefault(keys[item.execution_id], []).append(row)
+    run = finished.run
+    return Ending(run.status, run.result, run.error, logs)
 
 
 def text_of(file: Path) -> str:

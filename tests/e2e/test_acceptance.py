@@ -2,91 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from contextlib import asynccontextmanager
+import re
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from noetl.api.catalog import Register
-from noetl.api.executions import Control, Execute, Finalize, Fork
+from noetl.api.executions import Control, Finalize, Fork
 from noetl.api.problems import Refused
-from noetl.clock import SystemClock
-from noetl.engine.rows import to_row
-from noetl.ids import Ids
-from noetl.local.parts import Parts
-from noetl.local.run import stack
-from noetl.local.watch import Watch
-from noetl.local.workshop import workshop
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{name: {name}, path: t/{name}}}\n"
+from tests.e2e.sites import Full, Local, compare
 
 
-class Site:
-    """A running stack: documents go in, runs come out."""
-
-    def __init__(self, running: Any, watch: Watch) -> None:
-        self.client = running.client
-        self.watch = watch
-
-    async def register(self, name: str, body: str) -> str:
-        text = HEAD.format(name=name) + body
-        return (await self.client.register(Register(content=text))).catalog_id
-
-    async def start(self, body: str, name: str = "main", **payload: Any) -> str:
-        catalog_id = await self.register(name, body)
-        return (
-            await self.client.execute(Execute(catalog_id=catalog_id, payload=payload))
-        ).execution_id
-
-    async def ended(self, execution_id: str) -> Any:
-        while True:
-            self.watch.seen.clear()
-            found = await self.client.execution(execution_id)
-            if found.status in {"COMPLETED", "FAILED", "CANCELLED"}:
-                return found
-            await self.watch.seen.wait()
-
-    async def until(self, is_so: Any) -> None:
-        while not is_so(self.watch.events):
-            self.watch.seen.clear()
-            await self.watch.seen.wait()
-
-    async def run(self, body: str, name: str = "main", **payload: Any) -> Any:
-        return await self.ended(await self.start(body, name, **payload))
-
-    def rows(self, execution_id: str) -> list[dict[str, Any]]:
-        return [to_row(item) for item in self.watch.events if item.execution_id == execution_id]
-
-
-class Seeing(Watch):
-    """A watch that wakes whoever waits for the next commit."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_kept = True
-        self.seen = asyncio.Event()
-
-    def commit(self, events: Any) -> None:
-        super().commit(events)
-        self.seen.set()
-
-
-@asynccontextmanager
-async def opened(folder: Path, slots: int = 8) -> Any:
-    clock = SystemClock()
-    watch = Seeing()
-    async with workshop(slots) as shop, shop.tools(folder, clock) as tools:
-        parts = Parts(watch=watch, folder=folder, tools=tools, clock=clock, ids=Ids(clock),
-                      slots=slots)  # fmt: skip
-        async with stack(parts, "") as running:
-            yield Site(running, watch)
+@pytest.fixture(params=["local", "stack"])
+def opened(request, tmp_path, tmp_path_factory, worker_id):
+    """How a site is opened: in this process or on the full stack; what ran must be the same."""
+    if request.param == "local":
+        where = Local(tmp_path)
+    else:
+        where = Full(request.getfixturevalue("full_stack"))
+    yield where.opened
+    base = tmp_path_factory.getbasetemp()
+    shared = base if worker_id == "master" else base.parent
+    case = re.sub(r"\W+", "_", request.node.name.replace(request.param, "", 1))
+    compare(where, case, shared / "endings")
 
 
 @pytest.fixture
@@ -122,11 +61,11 @@ FAILING = {
 
 @pytest.mark.parametrize("what", FAILING)
 async def test_a_failure_that_nothing_handles_fails_the_run_and_names_the_step(
-    tmp_path, answering, what
+    opened, answering, what
 ):
     tool, kind = FAILING[what]
     body = f"workflow:\n  - step: start\n    tool: {tool.replace('URL', answering)}\n"
-    async with opened(tmp_path) as site:
+    async with opened() as site:
         found = await site.run(body)
 
     assert (found.status, found.error["kind"], found.error["step"]) == ("FAILED", kind, "start")
@@ -135,7 +74,7 @@ async def test_a_failure_that_nothing_handles_fails_the_run_and_names_the_step(
 
 @pytest.mark.parametrize("what", FAILING)
 async def test_the_same_failure_with_an_error_arc_completes_and_is_shown_as_handled(
-    tmp_path, answering, what
+    opened, answering, what
 ):
     tool, _ = FAILING[what]
     body = f"""workflow:
@@ -144,9 +83,9 @@ async def test_the_same_failure_with_an_error_arc_completes_and_is_shown_as_hand
     next: {{arcs: [{{step: fix, on: error}}]}}
   - {{step: fix, tool: {{kind: noop, result: fixed}}}}
 """
-    async with opened(tmp_path) as site:
+    async with opened() as site:
         found = await site.run(body)
-        rows = site.rows(found.execution_id)
+        rows = await site.rows(found.execution_id)
 
     (left,) = [r for r in rows if r["event_type"] == "step.exit" and r["step"] == "start"]
     assert (found.status, found.error) == ("COMPLETED", None)
@@ -154,15 +93,15 @@ async def test_the_same_failure_with_an_error_arc_completes_and_is_shown_as_hand
     assert rows[-1]["event_type"] == "playbook.completed"
 
 
-async def test_a_parallel_loop_keeps_its_limit_and_its_order(tmp_path):
+async def test_a_parallel_loop_keeps_its_limit_and_its_order(opened):
     body = """workflow:
   - step: start
     loop: {in: 100, iterator: i, spec: {mode: parallel, max_in_flight: 4}}
     tool: {kind: python, input: {i: "{{ i }}"}, code: "result = i * i"}
 """
-    async with opened(tmp_path) as site:
+    async with opened() as site:
         found = await site.run(body)
-        rows = site.rows(found.execution_id)
+        rows = await site.rows(found.execution_id)
 
     assert found.result == [i * i for i in range(100)]
     open_, most = 0, 0
@@ -173,7 +112,7 @@ async def test_a_parallel_loop_keeps_its_limit_and_its_order(tmp_path):
     assert (open_, most) == (0, 4)
 
 
-async def test_a_sequential_loop_sees_what_the_iteration_before_wrote(tmp_path):
+async def test_a_sequential_loop_sees_what_the_iteration_before_wrote(opened):
     body = """workflow:
   - step: start
     loop: {in: 5, iterator: i}
@@ -183,7 +122,7 @@ async def test_a_sequential_loop_sees_what_the_iteration_before_wrote(tmp_path):
       code: "result = sum + i"
       set: {ctx.sum: "{{ output.data }}"}
 """
-    async with opened(tmp_path) as site:
+    async with opened() as site:
         found = await site.run(body)
 
     assert (found.result, found.ctx) == ([0, 1, 3, 6, 10], {"sum": 10})
@@ -200,8 +139,8 @@ MIDDLE = """workflow:
 """
 
 
-async def test_with_one_slot_a_child_of_a_child_completes(tmp_path):
-    async with opened(tmp_path, slots=1) as site:
+async def test_with_one_slot_a_child_of_a_child_completes(opened):
+    async with opened(slots=1) as site:
         await site.register("leaf", LEAF)
         await site.register("middle", MIDDLE)
         found = await site.run(
@@ -211,9 +150,9 @@ async def test_with_one_slot_a_child_of_a_child_completes(tmp_path):
     assert (found.status, found.result) == ("COMPLETED", {"a": 1, "c": 6})
 
 
-async def test_a_child_that_fails_fails_its_parent_and_a_cancelled_parent_takes_it_along(tmp_path):
+async def test_a_child_that_fails_fails_its_parent_and_a_cancelled_parent_takes_it_along(opened):
     waiting = "workflow:\n  - {step: start, tool: {kind: wait, seconds: 3600}}\n"
-    async with opened(tmp_path) as site:
+    async with opened() as site:
         await site.register("broken", "workflow:\n  - {step: start, tool: {kind: python, code: "
                             "\"raise ValueError('x')\"}}\n")  # fmt: skip
         failed = await site.run(
@@ -228,25 +167,21 @@ async def test_a_child_that_fails_fails_its_parent_and_a_cancelled_parent_takes_
             "  - {step: left, tool: {kind: playbook, path: t/waiting}}\n",
             "b",
         )
-        await site.until(
-            lambda log: sum(getattr(e.event, "kind", "") == "wait" for e in log
-                            if type(e.event).__name__ == "TimerSet") == 2
-        )  # fmt: skip
+        children = await site.children(parent, 2)
+        for child in children.values():
+            await site.saw(child, lambda row: row["event_type"] == "timer.set")
+        await site.saw(parent, lambda row: row["event_type"] == "execution.returned")
         await site.client.cancel(parent, Control(reason="enough"))
-        children = {
-            e.event.parent_key: e.execution_id
-            for e in site.watch.events
-            if type(e.event).__name__ == "PlaybookStarted" and e.event.parent_key
-        }
         left = await site.ended(children["left#1/c0"])
         kept = await site.client.execution(children["kept#1/c0"])
+        await site.client.cancel(kept.execution_id, Control(reason="the test is over"))
 
     assert (failed.error["kind"], failed.error["step"]) == ("child_failed", "start")
     assert (left.status, kept.status) == ("CANCELLED", "RUNNING")
 
 
 @pytest.mark.parametrize(("length", "is_large"), [(65_534, False), (65_535, True)])
-async def test_a_result_is_inline_up_to_64_kib_and_a_reference_beyond(tmp_path, length, is_large):
+async def test_a_result_is_inline_up_to_64_kib_and_a_reference_beyond(opened, length, is_large):
     body = f"""workflow:
   - step: start
     tool: {{kind: python, code: "result = 'x' * {length}"}}
@@ -254,16 +189,16 @@ async def test_a_result_is_inline_up_to_64_kib_and_a_reference_beyond(tmp_path, 
   - step: count
     tool: {{kind: python, input: {{t: "{{{{ start }}}}"}}, code: "result = len(t)"}}
 """
-    async with opened(tmp_path) as site:
+    async with opened() as site:
         found = await site.run(body)
-        rows = site.rows(found.execution_id)
+        rows = await site.rows(found.execution_id)
 
     (done,) = [r for r in rows if r["event_type"] == "call.done" and r["step"] == "start"]
     assert ("reference" in done["result"]) is is_large
     assert found.result == length
 
 
-async def test_a_command_carries_no_value_that_its_templates_do_not_name(tmp_path):
+async def test_a_command_carries_no_value_that_its_templates_do_not_name(opened):
     body = """workload: {wanted: 1, secretive: canary-1}
 workflow:
   - step: start
@@ -274,16 +209,16 @@ workflow:
     input: {a: "{{ workload.wanted }}", b: "{{ ctx.used }}"}
     tool: {kind: python, code: "result = a + b"}
 """
-    async with opened(tmp_path) as site:
+    async with opened() as site:
         found = await site.run(body)
-        rows = site.rows(found.execution_id)
+        rows = await site.rows(found.execution_id)
 
     (issued,) = [r for r in rows if r["event_type"] == "command.issued" and r["step"] == "next"]
     assert "canary" not in json.dumps(issued)
     assert found.result == 3
 
 
-async def test_a_failed_branch_stops_the_others_or_lets_them_finish(tmp_path):
+async def test_a_failed_branch_stops_the_others_or_lets_them_finish(opened):
     body = """executor: {spec: {policy: {failure: {mode: MODE}}}}
 workflow:
   - step: start
@@ -292,43 +227,43 @@ workflow:
   - {step: slow, tool: {kind: wait, seconds: 0.2}, next: {arcs: [{step: last}]}}
   - {step: last, tool: {kind: python, code: "result = 1"}}
 """
-    async with opened(tmp_path) as site:
+    async with opened() as site:
         fast = await site.run(body.replace("MODE", "fail_fast"), "fast")
         best = await site.run(body.replace("MODE", "best_effort"), "best")
 
-    assert (fast.status, fast.steps["slow"]["status"]) == ("FAILED", "CANCELLED")
-    assert "last" not in fast.steps
-    assert (best.status, best.steps["last"]["status"]) == ("FAILED", "COMPLETED")
+    assert (fast.status, fast.step_states["slow"]["status"]) == ("FAILED", "CANCELLED")
+    assert "last" not in fast.step_states
+    assert (best.status, best.step_states["last"]["status"]) == ("FAILED", "COMPLETED")
 
 
-async def test_the_final_step_runs_after_success_and_failure_and_not_after_cancel(tmp_path):
+async def test_the_final_step_runs_after_success_and_failure_and_not_after_cancel(opened):
     body = """executor: {spec: {final_step: bye}}
 workflow:
   - {step: start, tool: TOOL}
   - step: bye
     tool: {kind: python, input: {s: "{{ execution.outcome.status }}"}, code: "result = s"}
 """
-    async with opened(tmp_path) as site:
+    async with opened() as site:
         good = await site.run(body.replace("TOOL", "{kind: python, code: 'result = 1'}"), "a")
         bad = await site.run(body.replace("TOOL", "{kind: python, code: '1 / 0'}"), "b")
         held = await site.start(body.replace("TOOL", "{kind: wait, seconds: 3600}"), "c")
         await site.client.cancel(held, Control())
         gone = await site.ended(held)
 
-    assert (good.status, good.steps["bye"]["status"]) == ("COMPLETED", "COMPLETED")
-    assert (bad.status, bad.steps["bye"]["status"]) == ("FAILED", "COMPLETED")
-    assert (gone.status, "bye" in gone.steps) == ("CANCELLED", False)
+    assert (good.status, good.step_states["bye"]["status"]) == ("COMPLETED", "COMPLETED")
+    assert (bad.status, bad.step_states["bye"]["status"]) == ("FAILED", "COMPLETED")
+    assert (gone.status, "bye" in gone.step_states) == ("CANCELLED", False)
 
 
 @pytest.mark.parametrize("on_limit", ["queue", "reject", "cancel_previous"])
-async def test_runs_of_one_key_wait_are_refused_or_replace_each_other(tmp_path, on_limit):
-    limit = f'{{key: "k-{{{{ workload.k }}}}", limit: 1, on_limit: {on_limit}}}'
+async def test_runs_of_one_key_wait_are_refused_or_replace_each_other(opened, on_limit):
+    limit = f'{{key: "{on_limit}-{{{{ workload.k }}}}", limit: 1, on_limit: {on_limit}}}'
     body = f"""executor: {{spec: {{concurrency: {limit}}}}}
 workload: {{k: 1}}
 workflow:
   - {{step: start, tool: {{kind: wait, seconds: 3600}}}}
 """
-    async with opened(tmp_path) as site:
+    async with opened() as site:
         first = await site.start(body)
         if on_limit == "reject":
             with pytest.raises(Refused) as refused:
@@ -342,17 +277,13 @@ workflow:
             return
         assert (await site.client.execution(second)).status == "PENDING"
         await site.client.finalize(first, Finalize(status="COMPLETED", result=1))
-        await site.until(
-            lambda log: any(e.execution_id == second and type(e.event).__name__ == "TimerSet"
-                            for e in log)
-        )  # fmt: skip
+        await site.saw(second, lambda row: row["event_type"] == "timer.set")
         assert (await site.client.execution(second)).status == "RUNNING"
 
 
-async def test_why_names_a_pool_without_workers(tmp_path):
+async def test_why_names_a_pool_without_workers(opened):
     body = "workflow:\n  - {step: start, tool: {kind: python, code: '1'}, spec: {pool: nobody}}\n"
-    async with opened(tmp_path) as site:
-        site.watch.on_pool = None
+    async with opened(unstaffed="nobody") as site:
         execution_id = await site.start(body)
         told = await site.client.why(execution_id)
 
@@ -362,21 +293,21 @@ async def test_why_names_a_pool_without_workers(tmp_path):
     )  # fmt: skip
 
 
-async def test_a_fork_from_the_failed_step_with_an_edited_result_runs_only_what_follows(tmp_path):
+async def test_a_fork_from_the_failed_step_with_an_edited_result_runs_only_what_follows(opened):
     body = """workflow:
   - {step: start, tool: {kind: python, code: "result = 0"}, next: {arcs: [{step: divide}]}}
   - step: divide
     tool: {kind: python, input: {n: "{{ start }}"}, code: "result = 10 / n"}
 """
-    async with opened(tmp_path) as site:
+    async with opened() as site:
         source = await site.run(body)
-        before = site.rows(source.execution_id)
+        before = await site.rows(source.execution_id)
         made = await site.client.fork(
             source.execution_id, Fork(from_step="failed", results={"start": 4})
         )
         found = await site.ended(made.execution_id)
-        rows = site.rows(made.execution_id)
-        after = site.rows(source.execution_id)
+        rows = await site.rows(made.execution_id)
+        after = await site.rows(source.execution_id)
 
     assert (source.status, found.status, found.result) == ("FAILED", "COMPLETED", 2.5)
     assert [r["step"] for r in rows if r["event_type"] == "step.enter"] == ["divide"]

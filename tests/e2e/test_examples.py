@@ -1,7 +1,6 @@
 """Every example runs and ends as examples/README.md says, and every test of one passes."""
 
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -9,14 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from noetl.cli.inputs import Inputs, payload_of
-from noetl.dsl.documents.matching import matches
 from noetl.dsl.parse import parse
 from noetl.dsl.playbook import Playbook
 from tests.e2e.playing import Theatre, suite_of
+from tests.e2e.table import EXAMPLES, LINES, PAGE, asked, faults_of, name_of
 
-ROOT = Path(__file__).parents[2]
-EXAMPLES = ROOT / "examples"
 NOETL = Path(sys.executable).parent / "noetl"
 TESTS = sorted(EXAMPLES.glob("*.test.yaml"))
 PLAYBOOKS = [
@@ -24,17 +20,8 @@ PLAYBOOKS = [
     for path in sorted(EXAMPLES.glob("*.yaml"))
     if path not in TESTS and isinstance(parse(path.read_bytes()).model, Playbook)
 ]
-PAGE = (EXAMPLES / "README.md").read_text(encoding="utf-8")
-LINE = re.compile(
-    r"^\| [^|*]+ \| `(?P<words>[^`]+)` \| (?P<status>[A-Z]+) (?P<told>.+) \|$", re.MULTILINE
-)
-LINES = [match.groupdict() for match in LINE.finditer(PAGE)]
 # Started as processes: a success, a failure, children, mocks, and a program of the machine.
 PROCESSES = ("hello", "final_step", "subplaybook_parent", "policy_rules", "shell")
-
-
-def _name(line):
-    return line["words"].split()[0].removesuffix(".yaml")
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +49,7 @@ def test_every_example_has_a_test_with_a_case():
 
 
 def test_every_example_is_in_the_table_once():
-    assert sorted(map(_name, LINES)) == [path.stem for path in PLAYBOOKS]
+    assert sorted(map(name_of, LINES)) == [path.stem for path in PLAYBOOKS]
 
 
 def test_every_document_is_on_the_page():
@@ -71,11 +58,11 @@ def test_every_document_is_on_the_page():
     assert sorted(name for name in documents if f"`{name}" not in PAGE) == []
 
 
-@pytest.mark.parametrize("line", LINES, ids=_name)
+@pytest.mark.parametrize("line", LINES, ids=name_of)
 def test_an_example_ends_as_the_page_says(theatre, folder, line):
-    file, payload, mock = _asked(line, folder)
+    file, payload, mock = asked(line, folder)
 
-    _compare(line, theatre.run(file, payload, mock).as_json())
+    assert faults_of(line, theatre.run(file, payload, mock).as_json()) == []
 
 
 @pytest.mark.parametrize(
@@ -94,11 +81,11 @@ def test_a_case_of_an_example_passes(theatre, folder, path, case):
 
 @pytest.mark.parametrize("name", PROCESSES)
 def test_an_example_ends_the_same_as_a_process(folder, name):
-    (line,) = (line for line in LINES if _name(line) == name)
+    (line,) = (line for line in LINES if name_of(line) == name)
     done = _noetl(folder, "run", *line["words"].split(), "-o", "json")
 
     found = json.loads(done.stdout)
-    _compare(line, found)
+    assert faults_of(line, found) == []
     assert done.returncode == {"COMPLETED": 0, "FAILED": 3}[line["status"]]
     assert (folder / found["events_file"]).is_file()
 
@@ -113,24 +100,6 @@ def test_the_command_plays_the_same_cases(folder):
         for name in ("branches", "retry")
         for case in suite_of(EXAMPLES / f"{name}.test.yaml").spec.cases
     ]
-
-
-def _asked(line, folder):
-    """The file, the payload and the mocks of a line's command."""
-    name, *words = line["words"].split()
-    options = list(zip(words[::2], words[1::2], strict=True))
-    payload = payload_of(Inputs(values=tuple(value for key, value in options if key == "--set")))
-    mocks = [suite_of(folder / value).spec.cases[0] for key, value in options if key == "--mock"]
-    return folder / name, payload, next(iter(mocks), None)
-
-
-def _compare(line, found):
-    assert found["status"] == line["status"], found["error"]
-    told = line["told"]
-    if line["status"] == "COMPLETED":
-        assert matches(json.loads(told.strip("`")), found["result"]) == []
-    else:
-        assert told == f"`{found['error']['kind']}` in `{found['error']['step']}`"
 
 
 def _noetl(folder, *words):

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -151,8 +151,10 @@ class FullStack:
 
     def stop(self) -> None:
         """End every process, workers first."""
-        for process in (*self._workers.values(), self._server):
-            process.stop()
+        with ExitStack() as stopping:
+            stopping.callback(self._server.stop)
+            for process in self._workers.values():
+                stopping.callback(process.stop)
 
     def _tell(self, bearer: Bearer) -> None:
         with ThreadPoolExecutor(1) as thread:  # a loop may run in this one
