@@ -16,7 +16,8 @@ from noetl.api.commands import CommandContext
 from noetl.clock import rfc3339
 from noetl.engine import events as ev
 from noetl.server.caution import is_last_chance, is_wary
-from noetl.server.pending import Pending
+from noetl.server.pending import Pending, Waiting
+from noetl.server.signals import Hint
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from noetl.engine.state import Command, State
     from noetl.server.posts import Ask
     from noetl.server.turn import Turn
-    from noetl.store.base import CommandRow, Commands
+    from noetl.store.base import Change, CommandRow, Commands
 
 OLD_AFTER: Final = timedelta(seconds=1)
 _SPARE: Final = 16
@@ -51,8 +52,7 @@ class Batch:
 
     def has_ended(self, row: CommandRow) -> bool:
         """Whether a command that a worker holds ends with this batch."""
-        turn = self.turns.get(row.execution_id)
-        if turn is None:
+        if (turn := self.turns.get(row.execution_id)) is None:
             return False
         command = turn.state.commands.get(row.command_key)
         return command is None or not is_held(command, row.worker_id or "")
@@ -102,6 +102,21 @@ class HandOut:
             if not parked:
                 del self._parked[ask.pool]
 
+    def queued(self, turn: Turn, written: Change) -> Iterator[Hint]:
+        """Note which commands of a commit wait for a worker now, and hint at each of them."""
+        pending, state, execution_id = self.pending, turn.state, written.execution_id
+        for row in written.commands:
+            if row.status != "PENDING":
+                pending.drop(row.command_id)
+        if written.execution.completed_at is not None or written.execution.status == "PAUSED":
+            pending.leave(execution_id)
+        for key in turn.fresh:
+            left = state.commands.get(key)
+            if left is not None and left.status == "PENDING" and left.pool is not None:
+                waiting = Waiting(execution_id, left.id, left.kind, left.priority, turn.now)
+                pending.add(left.pool, waiting)
+                yield Hint(execution_id, left.pool, left.id, left.step, left.attempt)
+
     def parked(self) -> Iterator[Ask]:
         """Every request that waits."""
         for asks in self._parked.values():
@@ -128,15 +143,10 @@ class HandOut:
                 await self._serve(batch, asks, candidates)
 
     def _dismiss(self, batch: Batch) -> None:
-        """Let go of the parked requests of workers that were just lost.
-
-        Nobody may be at the other end, and what they have lost must not go back to them.
-        """
+        """Let go of parked requests of workers that were just lost: nobody may be at the end."""
         turns = batch.turns.values()
         lost = {stop.worker_id for turn in turns for stop in turn.stopped if not stop.is_over}
-        if not lost:
-            return
-        for ask in [ask for ask in self.parked() if ask.worker_id in lost]:
+        for ask in [ask for ask in self.parked() if ask.worker_id in lost] if lost else ():
             self.close(ask)
             if ask.work is not None and not ask.work.done.done():
                 ask.work.done.set_result(None)  # one that lives asks again

@@ -11,22 +11,15 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final, Literal
 
-import msgspec
-
 from noetl.clock import rfc3339
 from noetl.engine.events import EngineFailed, Error, PlaybookFailed
-from noetl.engine.snapshot import dump
 from noetl.errors import NoetlError
 from noetl.server.cache import begun
 from noetl.server.errors import Draining, PoolSaturated, RaceLost, UnknownExecution
 from noetl.server.handout import Batch
 from noetl.server.moments import from_now
-from noetl.server.pending import Waiting
 from noetl.server.posts import Post, Stamped, Work
-from noetl.server.signals import EVENTS, Hint
 from noetl.server.turn import MOST_DEFECTS, Turn
-from noetl.store.base import Outgoing
-from noetl.store.views import Past, change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -36,10 +29,10 @@ if TYPE_CHECKING:
     from noetl.engine.state import State
     from noetl.server.cache import Cache, Entry
     from noetl.server.handout import HandOut
-    from noetl.server.noted import Notes
     from noetl.server.posts import Ask
     from noetl.server.signals import Signals
     from noetl.server.turn import Tools
+    from noetl.server.writing import Writer
     from noetl.store.base import Change, Commit, Store
 
 MOST_QUEUED: Final = 4_096
@@ -47,8 +40,6 @@ MOST_TAKEN: Final = 512
 MOST_EVENTS: Final = 4_096
 EVENTS_AT_A_STRETCH: Final = 512
 MOST_LOSSES: Final = 8
-SNAPSHOT_EVERY: Final = 1_000
-BYTES_PER_EVENT: Final = 8
 RETRY_DEFECT_S: Final = 30.0
 RETRY_S: Final = 1.0
 """After which a run is looked at again whose commit failed and for which nobody asks."""
@@ -67,11 +58,9 @@ class Ingest:
         *,
         handout: HandOut,
         signals: Signals,
-        notes: Notes,
-        publishes: bool = False,
+        writer: Writer,
     ) -> None:
-        self._notes = notes
-        self._publishes = publishes
+        self._writer = writer
         self._store = store
         self._cache = cache
         self._tools = tools
@@ -182,7 +171,7 @@ class Ingest:
 
     async def _batch(self) -> None:
         """One commit of what is queued."""
-        self._notes.metrics.ingest_queue_depth.set(len(self._queue))
+        self._writer.metrics.ingest_queue_depth.set(len(self._queue))
         works = self._taken()
         again, self._again = self._again, deque()
         posts = [*again, *(post for work in works for post in work.posts)]
@@ -208,12 +197,14 @@ class Ingest:
             if holding is None:
                 await self._fill(batch, posts)
                 await self._hand_out(batch, works, posts)
-                changes, lost = await self._write(batch, self._store.log.commit)
+                changes = self._changes(batch)
+                lost = await self._writer.write(changes, self._store.log.commit)
             else:
                 async with holding as commit:
                     self._cache.drop(posts[0].execution_id)
                     await self._fill(batch, posts)
-                    changes, lost = await self._write(batch, commit)
+                    changes = self._changes(batch)
+                    lost = await self._writer.write(changes, commit)
             await self._conclude(batch, changes, lost)
             self._finish(batch, works, posts)
         except asyncio.CancelledError:
@@ -312,46 +303,16 @@ class Ingest:
 
     # ------------------------------------------------------------------------ commit
 
-    async def _write(
-        self, batch: Batch, commit: Commit
-    ) -> tuple[dict[str, Change], frozenset[str]]:
-        """What the batch changes, and who lost a race meanwhile."""
-        changes = self._changes(batch)
-        if not changes:
-            return changes, frozenset()
-        done = self._signals.taken_done()
-        began = self._clock.monotonic()
-        try:
-            lost = await commit(list(changes.values()), done)
-        except BaseException:
-            self._signals.delivered(done)
-            raise
-        if lost:
-            self._notes.metrics.ingest_conflicts.inc(by=len(lost))
-        won = [item for key, item in changes.items() if key not in lost]
-        self._notes.commit(won, self._clock.monotonic() - began)
-        return changes, lost
-
     async def _conclude(
         self, batch: Batch, changes: dict[str, Change], lost: frozenset[str]
     ) -> None:
         """Keep the states of those who won; the others try again."""
         for execution_id, turn in batch.turns.items():
-            if execution_id in lost or await self._is_stale(execution_id, turn):
+            if execution_id in lost or await self._writer.is_stale(execution_id, turn):
                 self._lose(batch, execution_id, turn)
             elif turn.recorded:
                 self._win(execution_id, turn, changes[execution_id])
         self._signals.committed(item for key, item in changes.items() if key not in lost)
-
-    async def _is_stale(self, execution_id: str, turn: Turn) -> bool:
-        """Whether nothing was done only because another server has written meanwhile.
-
-        What is written is checked by the commit itself; what was refused must be looked up.
-        """
-        if turn.recorded or not turn.expected_seq:
-            return False
-        row = await self._store.executions.get(execution_id)
-        return row is not None and row.last_seq != turn.expected_seq
 
     def _changes(self, batch: Batch) -> dict[str, Change]:
         made: dict[str, Change] = {}
@@ -359,56 +320,12 @@ class Ingest:
             if not turn.recorded:
                 continue
             try:
-                made[execution_id] = self._change(turn)
+                made[execution_id] = self._writer.change(turn)
             except Exception as defect:
                 if not turn.posts:
                     raise
                 self._isolate(batch, turn.posts[-1], defect)
         return made
-
-    def _change(self, turn: Turn) -> Change:
-        entry = turn.entry
-        made = change(
-            turn.expected_seq,
-            entry.state,
-            turn.recorded,
-            self._tools.ids.new,
-            Past(row=entry.row, closed=turn.closed, spares_children=turn.spares_children),
-        )
-        snapshot = None
-        # A large state is dumped less often, so that the cost per event stays the same.
-        passed = entry.state.seq - entry.snapshot_seq
-        if passed >= SNAPSHOT_EVERY and passed * BYTES_PER_EVENT >= entry.snapshot_bytes:
-            snapshot = dump(entry.state)
-            entry.snapshot_seq, entry.snapshot_bytes = entry.state.seq, len(snapshot)
-        outgoing = made.outgoing
-        if self._publishes:
-            outgoing = (*outgoing, self._publication(made))
-        elif snapshot is None and turn.dedup is None:
-            return made
-        return msgspec.structs.replace(
-            made,
-            snapshot=snapshot,
-            dedup=turn.dedup,
-            dedup_digest=turn.dedup_digest,
-            outgoing=outgoing,
-        )
-
-    def _publication(self, made: Change) -> Outgoing:
-        """The one message that stands for all events of a commit."""
-        first, last, row = made.events[0].seq, made.events[-1].seq, made.execution
-        return Outgoing(
-            outgoing_id=self._tools.ids.new(),
-            execution_id=made.execution_id,
-            kind=EVENTS,
-            payload={
-                "first_seq": first,
-                "last_seq": last,
-                "tenant_id": row.tenant_id,
-                "organization_id": row.organization_id,
-            }
-            | ({} if row.request_id is None else {"request_id": row.request_id}),
-        )
 
     def _win(self, execution_id: str, turn: Turn, written: Change) -> None:
         entry = turn.entry
@@ -426,22 +343,8 @@ class Ingest:
         self._went_well(execution_id, turn)
         for stop in turn.stopped:
             self._signals.stop(stop)
-        self._queue_up(execution_id, turn, written)
-
-    def _queue_up(self, execution_id: str, turn: Turn, written: Change) -> None:
-        """Note which commands wait for a worker now, and which do no more."""
-        pending, state = self._handout.pending, turn.state
-        for row in written.commands:
-            if row.status != "PENDING":
-                pending.drop(row.command_id)
-        if written.execution.completed_at is not None or written.execution.status == "PAUSED":
-            pending.leave(execution_id)
-        for key in turn.fresh:
-            left = state.commands.get(key)
-            if left is not None and left.status == "PENDING" and left.pool is not None:
-                waiting = Waiting(execution_id, left.id, left.kind, left.priority, turn.now)
-                pending.add(left.pool, waiting)
-                self._signals.hint(Hint(execution_id, left.pool, left.id, left.step, left.attempt))
+        for hint in self._handout.queued(turn, written):
+            self._signals.hint(hint)
 
     def _lose(self, batch: Batch, execution_id: str, turn: Turn) -> None:
         self._cache.drop(execution_id)

@@ -32,6 +32,7 @@ from noetl.server.starts import Starts
 from noetl.server.stream import Streams
 from noetl.server.turn import Tools
 from noetl.server.workers import Workers
+from noetl.server.writing import Writer
 
 if TYPE_CHECKING:
     from noetl.server.parts import ServerParts
@@ -78,6 +79,14 @@ def wire(parts: ServerParts) -> Plane:
     handout = HandOut(store.commands, clock, parts.lease_s)
     tools = Tools(ids=ids, log=store.log, large=large)
     metrics = ServerMetrics()
+    writer = Writer(
+        store.executions,
+        clock,
+        ids,
+        signals=signals,
+        notes=Notes(metrics),
+        publishes=parts.publishes,
+    )
     ingest = Ingest(
         store,
         cache,
@@ -85,8 +94,7 @@ def wire(parts: ServerParts) -> Plane:
         clock,
         handout=handout,
         signals=signals,
-        notes=Notes(metrics),
-        publishes=parts.publishes,
+        writer=writer,
     )
     workers = Workers(store, clock, ids)
     controls = Controls(ingest)

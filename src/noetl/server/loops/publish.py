@@ -17,6 +17,7 @@ from noetl.engine.events import CommandClaimed
 from noetl.engine.rows import to_row
 from noetl.server.moments import from_now
 from noetl.server.signals import EVENTS
+from noetl.telemetry.failpoint import failpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -115,6 +116,7 @@ async def _read(plane: Plane, outgoing: Outgoing) -> Sequence[Recorded]:
 
 async def _publish(plane: Plane, batch: Iterable[tuple[Outgoing, Sequence[Recorded]]]) -> int:
     """Publish in order; how many messages were new to the bus."""
+    await failpoint("server.publish")
     told = [(outgoing, events) for outgoing, events in batch if any(map(_is_told, events))]
     metrics = plane.metrics
     try:
