@@ -4,17 +4,17 @@
 `ids` snowflakes: made, read, sharded.
 `clock` the only reader of time.
 `settings` the only reader of the environment.
-`telemetry` what the event log does not hold; today the redactor.
+`telemetry` what the event log does not hold: logs, metrics, the redactor.
 `dsl` what the author wrote: text to a checked model, templates, schemas, graphs; pure.
 `engine` what should happen next: events, their fold, the decisions that follow; pure.
-`store` where facts live; only the server may import it.
-`bus` hints that wake workers, and word that a run was cancelled.
+`store` where facts live: memory or PostgreSQL; only the server may import it.
+`bus` hints that wake workers, and word that a run was cancelled: memory or NATS.
 `blobs` large bytes, named by `noetl://` references.
 `api` the contract between processes: wire models and the one client.
 `tools` what a step can do; user code runs in child interpreters.
 `server` the control plane: appends events, folds, decides, hands out commands.
 `worker` who does the work: claims, executes, reports.
-`local` everything on one machine, in one process.
+`local` everything on one machine: in one process, or as a stack of them.
 `cli` the `noetl` command.
 """
 

@@ -64,6 +64,8 @@ class Program:
     """The arcs that lead out of each cycle."""
     on_worker: frozenset[str] = frozenset()
     """Steps whose tool a worker runs although the engine could: their tools are mocked."""
+    max_attempts: int = 3
+    """How often a command may lose its worker before it fails."""
 
     named: dict[str, frozenset[tuple[str, ...]]] = field(default_factory=dict)
 

@@ -81,6 +81,7 @@ def command(  # noqa: PLR0913 - what tells one command of a step from another
         index=index,
         frame=frame,
         is_claim=is_claim,
+        max_attempts=state.program.max_attempts,
         total=own.loop.total if own.loop and frame is None else None,
         idempotency_key=f"{state.execution_id}/{name}/{place}/{own.visit}",
         idempotent=spec.idempotent if spec else True,

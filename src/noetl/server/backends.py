@@ -97,6 +97,7 @@ async def opened(stack: AsyncExitStack, settings: ServerSettings) -> Backends:
         clock=clock,
         ids=ids,
         lease_s=settings.lease_s,
+        max_attempts=settings.max_attempts,
         inline_bytes=settings.inline_bytes,
         server_url=settings.url,
         is_open=False,

@@ -20,7 +20,7 @@ def is_last_chance(losses: int, most: int) -> bool:
 
 
 async def is_wary(
-    commands: Commands, worker_id: str, is_over: Callable[[CommandRow], bool] = lambda _: False
+    commands: Commands, worker_id: str, is_over: Callable[[CommandRow], bool]
 ) -> bool:
     """Whether a worker holds a command that one more loss would end.
 

@@ -10,7 +10,7 @@ from noetl.api.commands import Beat, Claimed, Extended, Held, Release, Skipped
 from noetl.engine import events as ev
 from noetl.errors import NoetlError
 from noetl.server.access import LOCAL, own_pool
-from noetl.server.caution import is_last_chance, is_wary
+from noetl.server.caution import is_last_chance
 from noetl.server.errors import Conflict, UnknownCommand
 from noetl.server.handout import is_held
 from noetl.server.moments import from_now, seconds_until
@@ -86,11 +86,6 @@ class Claims:
         row = await self._row(event_id, caller)
         if row.attempt > 1:
             self._handout.remember(row.command_id, row.attempt, row.checkpoint)
-        is_apart = (
-            row.status == "PENDING"
-            and is_last_chance(row.losses, row.max_attempts)
-            and await is_wary(self._commands, worker_id)
-        )
         given: list[Command] = []
 
         def make(state: State) -> Iterator[Stamped]:
@@ -104,8 +99,8 @@ class Claims:
                 return
             if state.is_paused:
                 raise Conflict("the execution is paused", code="execution_paused")
-            if command.status != "PENDING" or is_apart:
-                raise self._taken(row)
+            if command.status != "PENDING" or is_last_chance(command.lost, command.max_attempts):
+                raise self._taken(row)  # the hand-out knows beside what a last try may run
             until = from_now(self._clock, self._handout.lease_s)
             yield Stamped(
                 ev.CommandClaimed(

@@ -26,6 +26,8 @@ class ServerParts:
     clock: Clock
     ids: Ids
     lease_s: float = 15.0
+    max_attempts: int = 3
+    """How often a command may lose its worker before it fails."""
     inline_bytes: int = INLINE_BYTES
     server_url: str = ""
     kinds: frozenset[str] | None = None

@@ -73,7 +73,7 @@ def wire(parts: ServerParts) -> Plane:
     """Make the parts that follow from the given ones."""
     store, clock, ids = parts.store, parts.clock, parts.ids
     signals = Signals()
-    programs = Programs(store.catalog)
+    programs = Programs(store.catalog, max_attempts=parts.max_attempts)
     cache = Cache(store, programs)
     large = Large(parts.blobs, parts.inline_bytes)
     handout = HandOut(store.commands, clock, parts.lease_s)

@@ -20,7 +20,10 @@ MOST_PROGRAMS: Final = 1_000
 class Programs:
     """The newest used programs; a version never changes, so none goes stale."""
 
-    def __init__(self, catalog: Catalog, most: int = MOST_PROGRAMS) -> None:
+    def __init__(
+        self, catalog: Catalog, most: int = MOST_PROGRAMS, *, max_attempts: int = 3
+    ) -> None:
+        self._max_attempts = max_attempts
         self._catalog = catalog
         self._most = most
         self._kept: OrderedDict[str, Program] = OrderedDict()
@@ -41,6 +44,7 @@ class Programs:
         found = self._kept.get(entry.catalog_id)
         if found is None:
             found = prepare(_playbook(entry))
+            found.max_attempts = self._max_attempts
             self._kept[entry.catalog_id] = found
             if len(self._kept) > self._most:
                 self._kept.popitem(last=False)

@@ -2,6 +2,8 @@
 
 Everything that follows from one append is written by one `commit`: events, the read model of the
 run, its commands, timers and outgoing messages. Whoever loses a race writes nothing.
+
+Long because the ports of one store, and the rows that they speak of, are read together.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from noetl.api.events import Reports
+from noetl.telemetry.failpoint import failpoint
 from noetl.worker.meters import Meters
 from noetl.worker.parcels import Undeliverable
 from noetl.worker.patience import Backoff, is_denied, is_passing
@@ -123,7 +124,9 @@ class Courier:
         try:
             await self._deliver(batch)
             with self._sender.held.promise(batch.free_slots):
+                await failpoint("worker.report.before")
                 answer = await self._sender.client.report(self._body(batch))
+                await failpoint("worker.report.after")
                 self._settle(batch, answer)
         except Exception as fault:  # noqa: BLE001 - the border: whatever the transport raises, no report is lost
             await self._failed(batch, fault)

@@ -16,6 +16,7 @@ from noetl.api.results import INLINE_BYTES
 from noetl.dsl.views import Outcome, Reference
 from noetl.engine.events import Error
 from noetl.engine.pipeline import Done, Failed, Park, Pipeline, RunTask
+from noetl.telemetry.failpoint import failpoint
 from noetl.tools.base import Parked, ToolError, classify
 from noetl.worker.logs import SHOWN_BYTES, Pace
 from noetl.worker.meters import Meters
@@ -168,7 +169,10 @@ class Executor:
                     raise ToolError("internal", "report_rejected", message)
             run.is_started = True
             desk.meters.started(asyncio.get_running_loop().time() - run.claimed_at)
-        return await tasks.run(move, pipeline.keep)
+        await failpoint("worker.tool.start")
+        outcome = await tasks.run(move, pipeline.keep)
+        await failpoint("worker.tool.end")
+        return outcome
 
     async def _checkpoint(self, command: Command) -> Mapping[str, Any] | None:
         checkpoint = command.context.checkpoint

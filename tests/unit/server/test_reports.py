@@ -70,6 +70,17 @@ async def test_the_closing_event_of_a_report_is_a_duplicate_also_while_the_run_i
 
 
 @virtually
+async def test_how_often_a_command_may_lose_its_worker_is_a_setting() -> None:
+    async with rig(max_attempts=1) as r:
+        run = await r.start(ONE_STEP)
+        (mine,) = await r.claim()
+        assert mine.max_attempts == 1
+        await asyncio.sleep(60)
+        assert (await r.types(run)).count("command.lost") == 1
+        assert (await r.client.execution(run)).error["code"] == "lease_exhausted"
+
+
+@virtually
 async def test_a_lost_lease_of_a_paused_run_is_told_once() -> None:
     async with rig() as r:
         run = await r.start(ONE_STEP)
