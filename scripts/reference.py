@@ -12,7 +12,7 @@ from noetl.cli.failures import FAILURES
 from noetl.cli.reference import cli_reference
 from noetl.dsl.schema import kinds, schema
 from noetl.settings import SETTINGS
-from scripts import language, vocabulary
+from scripts import interfaces, language, processes, vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -30,14 +30,19 @@ HEADING = re.compile(r"^#{1,6}\s+(?P<text>.+?)\s*$", re.MULTILINE)
 def settings_page() -> str:
     """The table of environment variables."""
     rows = (
-        f"| `{s.name}` | {s.kind} | {f'`{s.default}`' if s.default else '-'} "
-        f"| {', '.join(s.processes)} | {s.meaning} |"
+        f"| `{s.name}`{''.join(f', `{alias}`' for alias in s.aliases)} | {s.kind} "
+        f"| {f'`{s.default}`' if s.default else '-'} | {', '.join(s.processes)} | {s.meaning} |"
         for s in SETTINGS
     )
     return page(
         "Settings",
         "Every environment variable that NoETL reads.",
+        "An option wins over a variable, and a variable over the file of settings.",
+        "In the file (`NOETL_CONFIG`, `noetl.toml`) `NOETL_PORT` is called `port`.",
+        "A secret may be named by its file instead: `NAME_FILE`.",
+        "`--print-settings` of `noetl server` and `noetl worker` shows what is in force.",
         "A `NOETL_*` name that is not in this table is a warning with the nearest known name.",
+        "Names that only the gateway or a subscription reads have their place, and no reader yet.",
         "",
         "| name | type | default | read by | meaning |",
         "|---|---|---|---|---|",
@@ -85,6 +90,9 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/settings.md": settings_page,
     "docs/reference/cli.md": cli_reference,
     "docs/reference/errors.md": errors_page,
+    "docs/reference/api.md": lambda: page("HTTP API", *interfaces.api_lines()),
+    "docs/reference/metrics.md": lambda: page("Metrics", *interfaces.metric_lines()),
+    "docs/reference/processes.md": lambda: page("Processes", *processes.process_lines()),
     "docs/reference/events.md": lambda: page("Events", *vocabulary.event_lines()),
     "docs/reference/dsl-errors.md": lambda: page("Codes of the language", *language.code_lines()),
     "docs/reference/tools.md": lambda: page("Tools", *language.tool_lines()),

@@ -2,6 +2,7 @@
 
 A fence names what a block is: `yaml NAME.yaml` is a file, `yaml fragment` a part of one, other
 `yaml` a whole document; `sh` is run line by line and must end with 0, or as `sh exits 3` says;
+`sh stack` is run as one script beside an embedded stack, `sh not run: REASON` is not run;
 `python` is run; `text` and `json` after a command are what it writes, `...` for what varies.
 """
 
@@ -41,6 +42,18 @@ class Block:
     @property
     def is_fragment(self):
         return self.more == "fragment"
+
+    @property
+    def is_run(self):
+        return not self.is_fragment and not self.more.startswith("not run")
+
+    @property
+    def needs_stack(self):
+        return self.word == "sh" and self.more.split(" ")[0] == "stack"
+
+    @property
+    def exit_code(self):
+        return int(self.more.removeprefix("stack").strip().removeprefix("exits") or 0)
 
 
 def pages(*folders):
@@ -85,7 +98,7 @@ class Follower:
         """Do what one block says."""
         is_output = block.word not in {"text", "json"} or self._before in {"sh", "python"}
         act = getattr(self, f"_{block.word}", None)
-        if act is not None and is_output and not block.is_fragment:
+        if act is not None and is_output and block.is_run:
             act(block)
         self._before = block.word
 
@@ -99,7 +112,7 @@ class Follower:
 
     def _sh(self, block):
         lines = [line for line in block.text.splitlines() if line.strip()]
-        wanted = int(block.more.removeprefix("exits") or 0)
+        wanted = block.exit_code
         for number, line in enumerate(lines, 1):
             code = self._line(line)
             expected = wanted if number == len(lines) else 0
@@ -144,3 +157,65 @@ class Follower:
         code = main(words)
         self.out, self.err = self.capsys.readouterr()
         return code
+
+
+class Operator(Follower):
+    """Somebody who reads pages beside an embedded stack; `.noetl` of the folder is its home."""
+
+    def __init__(self, folder, config, capsys, monkeypatch):
+        super().__init__(folder, capsys, monkeypatch)
+        self._env = {
+            "PATH": f"{BIN}:/usr/bin:/bin",
+            "LANG": "C.UTF-8",
+            "HOME": str(folder),
+            "XDG_CONFIG_HOME": str(config),
+        }
+
+    def up(self):
+        """The stack as `make up` starts it; one that runs already stays."""
+        self._make("up", "ARGS=--detach --server-port auto")
+
+    def down(self):
+        """The end of the stack, of its data, and of a worker that a page did not come to stop."""
+        if (self.folder / "worker.pid").exists():
+            self._script('grep -q "has left" worker.log || kill "$(cat worker.pid)"')
+        assert self._script("noetl down --wipe --yes") == 0, self.err
+
+    def _make(self, *words):
+        env = self._env | {"NOETL_HOME": str(self.folder / ".noetl")}
+        done = subprocess.run(
+            ["/usr/bin/env", "make", "--no-print-directory", "--assume-old=.venv/.ready", *words],
+            cwd=ROOT, capture_output=True, text=True, check=False, env=env, timeout=90,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
+    def _sh(self, block):
+        if not block.needs_stack:
+            super()._sh(block)
+            return
+        lines = [line for line in block.text.splitlines() if not line.startswith("make ")]
+        text = "\n".join(lines).replace(".venv/bin/noetl", "noetl")
+        code = self._script(text.replace("http://127.0.0.1:8082", self._url()))
+        told = f"{block.place} ends with {code}\n{self.out}{self.err}"
+        assert code == block.exit_code, told
+
+    def _json(self, block):
+        # A script may write other things before its last document.
+        self.out = self.out[[m.start() for m in re.finditer(r"^\{", self.out, re.MULTILINE)][-1] :]
+        super()._json(block)
+
+    def _url(self):
+        record = self.folder / ".noetl" / "run" / "stack.json"
+        is_up = record.exists()
+        return json.loads(record.read_text(encoding="utf-8"))["url"] if is_up else "http://none"
+
+    def _script(self, text):
+        # A file and not a pipe: what a script leaves in the background would hold a pipe open.
+        out, err = self.folder / "out.txt", self.folder / "err.txt"
+        with out.open("w") as stdout, err.open("w") as stderr:
+            done = subprocess.run(
+                ["/bin/sh", "-ec", text], cwd=self.folder, stdin=subprocess.DEVNULL,
+                stdout=stdout, stderr=stderr, check=False, env=self._env, timeout=60,
+            )  # fmt: skip
+        self.out, self.err = out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8")
+        return done.returncode

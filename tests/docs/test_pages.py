@@ -6,9 +6,11 @@ import shutil
 import pytest
 
 from noetl.dsl.yaml import load
-from tests.docs.pages import ROOT, Follower, blocks, pages, prose
+from tests.docs.pages import ROOT, Follower, Operator, blocks, pages, prose
 
 FOLLOWED = pages(".", "docs/tutorial", "docs/how-to", "docs/explanation")
+STACKED = [page for page in FOLLOWED if any(block.needs_stack for block in blocks(page))]
+LAST = "docs/how-to/embedded-stack.md"  # the page that deletes the stack
 WRITTEN = [*FOLLOWED, *pages("examples"), ROOT / "docs" / "README.md"]
 YAML = [block for page in pages(".", "docs", "examples") for block in blocks(page)]
 YAML = [block for block in YAML if block.word == "yaml"]
@@ -30,13 +32,33 @@ def test_a_block_of_yaml_parses(block):
     assert load(block.text).findings.sorted() == ()
 
 
-@pytest.mark.parametrize("page", FOLLOWED, ids=_name)
+@pytest.mark.parametrize("page", [p for p in FOLLOWED if p not in STACKED], ids=_name)
 def test_a_page_does_what_it_says(page, tmp_path, capsys, monkeypatch):
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     reader = Follower(tmp_path, capsys, monkeypatch)
 
     for block in blocks(page):
         reader.follow(block)
+
+
+@pytest.mark.timeout(300)  # one stack for all pages that need one
+def test_the_pages_about_a_platform_do_what_they_say(tmp_path, capsys, monkeypatch):
+    shutil.copytree(ROOT / "examples", tmp_path / "desk" / "examples")
+    reader = Operator(tmp_path / "desk", tmp_path / "config", capsys, monkeypatch)
+    try:
+        reader.up()
+        for page in sorted(STACKED, key=lambda page: _name(page) == LAST):
+            for block in blocks(page):
+                reader.follow(block)
+    finally:
+        reader.down()
+
+
+def test_a_block_that_is_not_run_says_why():
+    unrun = [block for page in FOLLOWED for block in blocks(page) if not block.is_run]
+    unrun = [block for block in unrun if not block.is_fragment]
+
+    assert [b.place for b in unrun if not re.fullmatch(r"not run: \w.{10,}", b.more)] == []
 
 
 @pytest.mark.parametrize("page", FOLLOWED, ids=_name)

@@ -94,10 +94,47 @@ def test_a_dead_link_is_found(reference, tmp_path):
 def test_every_environment_name_that_is_read_is_in_the_table(root):
     from noetl.settings import SETTINGS  # noqa: PLC0415 - read beside the text it is compared with
 
-    text = (root / "src" / "noetl" / "settings.py").read_text(encoding="utf-8")
-    read = set(re.findall(r'env\.get\("(\w+)"|"(\w+)" in env|env\["(\w+)"\]', text))
+    files = (root / "src" / "noetl" / "settings").glob("*.py")
+    text = "".join(file.read_text(encoding="utf-8") for file in files)
+    read = re.findall(r'env\.get\("(\w+)"|"(\w+)" in env|env\["(\w+)"\]|= of\(\s*"(\w+)"', text)
+    known = {name for s in SETTINGS for name in (s.name, *s.aliases)}
+    known |= {f"{s.name}_FILE" for s in SETTINGS if s.kind == "secret"}
 
-    assert {name for names in read for name in names if name} == {s.name for s in SETTINGS}
+    assert {name for names in read for name in names if name} - known == set()
+
+
+def test_every_route_of_the_server_has_one_meaning(reference):
+    found = {(method, path) for method, path, *_ in reference.interfaces.routes()}
+
+    assert found == set(reference.interfaces.MEANINGS)
+
+
+def test_every_reason_of_a_worker_that_is_not_ready_is_on_the_page(root, reference):
+    text = (root / "src" / "noetl" / "worker" / "app.py").read_text(encoding="utf-8")
+    states = text.split("def reasons(self)")[1].split("}")[0]
+    page = reference.PAGES["docs/reference/processes.md"]()
+
+    named = re.findall(r'^ +"(\w+)": ', states, re.MULTILINE)
+    assert named
+    assert [name for name in named if f"| worker | `{name}` |" not in page] == []
+
+
+def test_every_code_of_a_refused_start_is_raised_somewhere(root, reference):
+    page = reference.PAGES["docs/reference/processes.md"]()
+    table = page.split("## Why a process does not start")[1].split("\n## ")[0]
+    files = (root / "src" / "noetl").rglob("*.py")
+    text = "".join(file.read_text(encoding="utf-8") for file in files)
+
+    codes = re.findall(r"^\| `([\w.]+)` \|", table, re.MULTILINE)
+    assert codes
+    assert [code for code in codes if f'"{code}"' not in text] == []
+
+
+def test_every_series_of_a_process_is_on_the_page(reference):
+    page = reference.PAGES["docs/reference/metrics.md"]()
+    names = reference.interfaces.ServerMetrics().all.names
+
+    assert [name for name in names if f"| `{name}` |" not in page] == []
 
 
 def test_every_fragment_of_the_changelog_has_a_known_kind(root, config):
