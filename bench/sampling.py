@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import statistics
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+from bench.limits import at_most
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from bench.limits import Limit
 
 
 def timed(work: Callable[[], object], repeat: int, *, scale: float, loops: int = 1) -> list[float]:
@@ -21,32 +25,43 @@ def timed(work: Callable[[], object], repeat: int, *, scale: float, loops: int =
     return samples
 
 
+def percentile(ordered: Sequence[float], part: float) -> float:
+    """The sample below which that part of them lies."""
+    return ordered[min(len(ordered) - 1, int(len(ordered) * part))]
+
+
 def record(  # noqa: PLR0913 - the facts of one record
     name: str,
     samples: list[float],
     *,
     unit: str,
     limit: float | None = None,
+    limits: Sequence[Limit] = (),
+    better: Literal["lower", "higher"] = "lower",
     correct: bool = True,
     params: dict[str, Any] | None = None,
+    **facts: Any,  # noqa: ANN401 - what else a scenario counted
 ) -> dict[str, Any]:
-    """One record: median, spread, and whether the best run is within the limit.
+    """One record: median, spread, what was counted, and how far all is from its limits.
 
-    A shared machine only ever adds time, so the best run says most about the code; the median says
-    what a user saw.
+    p95 and p99 lie at the bad end, whichever that is. With `limit` the best run decides: a shared
+    machine only ever adds time, so the best run says most about the code.
     """
-    ordered = sorted(samples)
+    ordered = sorted(samples, reverse=better == "higher")
     median = statistics.median(ordered)
     made: dict[str, Any] = {
         "name": name,
         "params": params or {},
         "samples": [round(sample, 3) for sample in samples],
         "unit": unit,
+        "better": better,
         "p50": round(median, 3),
-        "p95": round(ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))], 3),
+        "p95": round(percentile(ordered, 0.95), 3),
+        "p99": round(percentile(ordered, 0.99), 3),
         "best": round(ordered[0], 3),
-        "correct": correct and (limit is None or ordered[0] <= limit),
+        "rate": round(median, 3) if unit.endswith("/s") else None,
+        "correct": correct,
+        **facts,
     }
-    if limit is not None:
-        made["limit"] = limit
-    return made
+    held = [at_most("best", limit, limit), *limits] if limit is not None else limits
+    return made | {"limits": [one.judge(made) for one in held]}

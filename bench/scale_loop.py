@@ -1,0 +1,65 @@
+"""The time of one item in loops of 1,000 and 10,000 items, and of 100,000 when asked for."""
+
+from __future__ import annotations
+
+import statistics
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from bench import playbooks
+from bench.limits import at_most
+from bench.scenario import counted, made, on_stack
+
+if TYPE_CHECKING:
+    from bench.stack import Stack
+
+PATH = "bench/loop"
+SIZES = (1_000, 10_000)
+LONG = 100_000
+IN_FLIGHT = 100
+
+
+def records(repeat: int, *, is_long: bool = False) -> list[dict[str, Any]]:
+    """The time of an item in the largest loop over that in the smallest."""
+    sizes = (*SIZES, LONG) if is_long else SIZES
+    return on_stack(lambda stack: _measure(stack, repeat, sizes))
+
+
+async def _measure(stack: Stack, repeat: int, sizes: tuple[int, ...]) -> list[dict[str, Any]]:
+    correct = True
+
+    async def sample(items: int) -> float:
+        nonlocal correct
+        execution_id, taken = await stack.run(f"{PATH}{items}")
+        expected = list(range(items))
+        correct = correct and await whole(stack, execution_id) == expected
+        return taken / items * 1e6
+
+    for items in sizes:
+        await stack.register(playbooks.fan_out(f"{PATH}{items}", items, IN_FLIGHT))
+    await sample(sizes[0])
+    times: dict[int, list[float]] = {}
+    costs: dict[int, dict[str, Any]] = {}
+    for items in sizes:
+        # Small loops are repeated more often, so that all sizes have about the same weight.
+        times[items] = [await sample(items) for _ in range(repeat if items == sizes[0] else 1)]
+        costs[items] = await counted(stack, "item", items, partial(sample, items))
+    medians = {items: statistics.median(one) for items, one in times.items()}
+    first = medians[sizes[0]]
+    return [
+        made(
+            stack, f"scale-loop-{items}", [value / first for value in times[items]],
+            unit=f"of an item of {sizes[0]}", correct=correct, limits=[at_most("p50", 1.2, 1.5)],
+            params={"items": items}, item_us=round(medians[items], 1),
+            first_item_us=round(first, 1), counted=costs[items],
+        )
+        for items in sizes[1:]
+    ]  # fmt: skip
+
+
+async def whole(stack: Stack, execution_id: str) -> Any:  # noqa: ANN401 - a user's value
+    """What a run returned, fetched when it lies apart."""
+    found = await stack.result(execution_id)
+    if found is not None:
+        return found
+    return await stack.client.step_result(execution_id, "start")
