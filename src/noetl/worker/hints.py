@@ -64,6 +64,7 @@ class Servers:
     ) -> None:
         self.known: frozenset[str] = frozenset()
         """Told at registration."""
+        self.own = own
         self._clients = {"": own, _plain(url): own}
         self._connect = connect
 
@@ -157,10 +158,12 @@ class Listener:
             await message.nak(FOREIGN_S)
             return
         client = ear.servers.client(hint.server_url)
-        if client is None:
+        if client is None:  # never called, whoever it is; but our own server may have the command
             self._counts.foreign_server += 1
-            _log.error("a hint names an unknown server", extra={"server_url": hint.server_url})
-            await message.term()
+            client = ear.servers.own
+        elif client is ear.servers.own and not ear.consumer.is_failing:
+            # The claim that is parked there, or comes next, takes it without being told.
+            await message.ack()
             return
         if ear.held.full_kinds:  # the parked claim says which kinds are wanted; a hint cannot
             await message.nak(_later(message))

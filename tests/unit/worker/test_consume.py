@@ -59,7 +59,9 @@ class Bus:
 
 
 def hint_of(event_id, **more):
-    return json.dumps({"event_id": event_id, "execution_id": "81", **more}).encode()
+    """A hint of another server of the same cluster, which this worker was not told of."""
+    about = {"event_id": event_id, "execution_id": "81", "server_url": "http://another"}
+    return json.dumps(about | more).encode()
 
 
 class Unparked(FakeServer):
@@ -257,14 +259,26 @@ def test_a_hint_of_another_server_is_claimed_there_when_ours_vouches_for_it():
     assert play(scene) == ("ack", ["http://b"], 0)
 
 
-def test_a_hint_of_a_server_that_nobody_knows_is_terminated():
+def test_a_server_that_nobody_knows_is_never_called_and_its_command_is_asked_for_at_our_own():
+    async def scene():
+        server, bus, asked = Unparked(), Bus(), []
+        server.pending.append(server.command(event_id="9"))
+        async with Stage(server, bus=bus, server_url="http://a", other=asked.append) as stage:
+            fate = await bus.fate(hint_of("9", server_url="http://evil"))
+            dead = await bus.fate(hint_of("404", server_url="http://evil"))
+            return fate, dead, stage.worker.consumer.counts.foreign_server, asked
+
+    assert play(scene) == ("ack", "term", 2, [])
+
+
+def test_a_hint_of_our_own_server_costs_no_request_since_the_parked_claim_takes_it():
     async def scene():
         server, bus = Unparked(), Bus()
-        async with Stage(server, bus=bus, server_url="http://a") as stage:
-            fate = await bus.fate(hint_of("9", server_url="http://evil"))
-            return fate, stage.worker.consumer.counts.foreign_server
+        async with Stage(server, bus=bus, server_url="http://a"):
+            # A claim of this command would be refused, and the hint terminated.
+            return [await bus.fate(hint_of("9", server_url=url)) for url in ("http://a/", "")]
 
-    assert play(scene) == ("term", 1)
+    assert play(scene) == ["ack", "ack"]
 
 
 def test_a_bus_that_goes_away_under_a_hint_is_survived():
