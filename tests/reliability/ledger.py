@@ -1,0 +1,102 @@
+"""What steps really did, kept outside of the product.
+
+Ledger A (`rows`) honours the idempotency key: a call that comes again has no effect and gets the
+first answer. Ledger B (`calls`) counts every call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from contextlib import asynccontextmanager
+
+
+class Ledger:
+    """A tiny HTTP server that notes `{step, n}` and answers with `n + 1`."""
+
+    def __init__(self):
+        self.rows = {}
+        self.calls = Counter()
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.on_call = None
+        self.port = 0
+        self._changed = asyncio.Condition()
+        self._tasks = set()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}/ledger"
+
+    @property
+    def repeats(self):
+        """Calls beyond the first of their keys."""
+        return self.calls.total() - len(self.calls)
+
+    def of(self, run):
+        """What ledger A holds of a run: (step, n), sorted."""
+        return sorted(
+            (row["step"], row["n"]) for key, row in self.rows.items() if key.startswith(f"{run}/")
+        )
+
+    async def reaches(self, count):
+        """Wait until so many effects are there."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: len(self.rows) >= count)
+
+    async def called(self, count):
+        """Wait until there were so many calls, answered or not."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.calls.total() >= count)
+
+    @asynccontextmanager
+    async def open(self):
+        server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            server.close()
+            for task in self._tasks:
+                task.cancel()
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+            await server.wait_closed()
+
+    def _accepted(self, reader, writer):
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, reader, writer):
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+                headers = {
+                    name.lower(): value.strip()
+                    for name, _, value in (line.partition(":") for line in head[1:] if line)
+                }
+                body = await reader.readexactly(int(headers.get("content-length", 0)))
+                answer = json.dumps(await self._note(headers["idempotency-key"], json.loads(body)))
+                writer.write(
+                    b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
+                    b"content-length: %d\r\n\r\n%s" % (len(answer), answer.encode())
+                )
+                await writer.drain()
+        except (OSError, EOFError):
+            return  # whoever called was killed
+        finally:
+            writer.close()
+
+    async def _note(self, key, row):
+        async with self._changed:
+            self.calls[key] += 1
+            self._changed.notify_all()
+        if self.on_call is not None:
+            await self.on_call(key, row)
+        await self.gate.wait()
+        async with self._changed:
+            kept = self.rows.setdefault(key, row)
+            self._changed.notify_all()
+        return {"value": kept["n"] + 1}

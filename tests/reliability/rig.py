@@ -1,0 +1,270 @@
+"""A stack of real processes in a folder of its own; each part is killed and started by its id."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+import signal
+import socket
+import sys
+from contextlib import asynccontextmanager
+
+from noetl.api.catalog import Register
+from noetl.api.client import Client
+from noetl.api.executions import Execute
+from noetl.api.http import NoAnswer
+from noetl.api.problems import Refused
+from noetl.api.sockets import SocketTransport
+from noetl.local.embedded.children import SERVER, WORKERS, Bus, Process
+from noetl.local.nats import Nats
+from noetl.local.postgres import Postgres
+from noetl.server import admin
+from noetl.server.tokens import new_token
+from noetl.settings import process_environment
+
+LEASE_S = 5
+NOETL = (sys.executable, "-m", "noetl.cli.app")
+PORTS = range(20_000, 32_000)
+"""Below those of outgoing connections: a port whose server was killed is nobody else's."""
+SPARE = {
+    "shared_buffers": "32MB",
+    "max_connections": "100",
+    "wal_init_zero": "off",
+    "jit": "off",
+    "timezone": "UTC",
+}
+READY_S = 30.0
+
+
+def free_ports(count):
+    """Ports that nobody uses now."""
+    found = {}
+    pick = random.SystemRandom()
+    while len(found) < count:
+        with socket.socket() as probe:
+            port = pick.choice(PORTS)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            found[port] = None
+    return list(found)
+
+
+class Mould:
+    """A database that is ready for a stack: made once, copied for each test."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.internal, self.worker, self.admin = new_token(), new_token(), new_token()
+
+    async def make(self):
+        server = Postgres(self.folder / "data", settings={"fsync": "off"})
+        await server.start()
+        try:
+            await admin.migrate(server.url)
+            people = admin.Bearer(token=self.admin, account="admin", roles=("admin",), name="test")
+            pool = admin.Bearer(
+                token=self.worker, account="worker", roles=("worker",), name="pool", pool="shared"
+            )
+            await admin.welcome(server.url, [people, pool])
+        finally:
+            await server.stop()
+
+    def pour(self, folder):
+        """A copy of the data, owners and modes as they are."""
+        for source in (self.folder / "data", *self.folder.glob(".*.password")):
+            _copy(source, folder / source.name)
+
+
+def _copy(source, target):
+    if source.is_dir():
+        target.mkdir()
+        for each in source.iterdir():
+            _copy(each, target / each.name)
+    else:
+        shutil.copyfile(source, target)
+    found = source.stat()
+    os.chown(target, found.st_uid, found.st_gid)
+    target.chmod(found.st_mode & 0o7777)
+
+
+class Stack:
+    """PostgreSQL, NATS, servers and workers."""
+
+    def __init__(self, folder, mould, ports):
+        self.folder = folder
+        self.mould = mould
+        self._ports = iter(ports)
+        self.lines = {}
+        self.parts = {}
+        self._transports = {}
+        self.postgres = Postgres(
+            folder / "pg" / "data", port=next(self._ports), settings=SPARE,
+            on_line=self._said("postgres"),
+        )  # fmt: skip
+        self.nats = Nats(
+            folder / "nats", user="noetl", password="faults", port=next(self._ports)  # noqa: S106 - of a server that lives for a test
+        )  # fmt: skip
+        self.parts["nats"] = Bus(nats=self.nats, said=self._said("nats"))
+
+    def _said(self, name):
+        kept = self.lines.setdefault(name, [])
+        return kept.append
+
+    def add_server(self, name="server", **more):
+        """A server that is not started yet."""
+        port = next(self._ports)
+        environ = {
+            "NOETL_HOST": "127.0.0.1",
+            "NOETL_PORT": str(port),
+            "NOETL_METRICS_PORT": "off",
+            "NOETL_SERVER_URL": f"http://127.0.0.1:{port}",
+            "NOETL_DATABASE_URL": self.postgres.url,
+            "NOETL_INTERNAL_API_TOKEN": self.mould.internal,
+            "NOETL_LEASE_SECONDS": str(LEASE_S),
+        }
+        self.parts[name] = Process(
+            name=name, stage=SERVER, command=[*NOETL, "server"],
+            environ=self._environ() | environ | more, said=self._said(name), port=port,
+            url=environ["NOETL_SERVER_URL"], health=f"{environ['NOETL_SERVER_URL']}/readyz",
+        )  # fmt: skip
+
+    def add_worker(self, name="worker", server="server", slots=8, **more):
+        """A worker that is not started yet."""
+        port = next(self._ports)
+        environ = {
+            "NOETL_SERVER_URL": self.parts[server].url,
+            "NOETL_WORKER_TOKEN": self.mould.worker,
+            "NOETL_HTTP_EGRESS": "open",
+            "WORKER_POOL_NAME": "shared",
+            "WORKER_ID": name,
+            "WORKER_MAX_CONCURRENT": str(slots),
+            "WORKER_METRICS_BIND": f"127.0.0.1:{port}",
+        }
+        self.parts[name] = Process(
+            name=name, stage=WORKERS, command=[*NOETL, "worker"],
+            environ=self._environ() | environ | more, said=self._said(name), port=port,
+            health=f"http://127.0.0.1:{port}/readyz",
+        )  # fmt: skip
+
+    def _environ(self):
+        return process_environment() | {
+            "NOETL_HOME": str(self.folder),
+            "TMPDIR": str(self.folder / "tmp"),  # what a killed process leaves goes with the stack
+            "NOETL_NATS_URL": self.nats.url,
+            "PYTHONUNBUFFERED": "1",
+        }
+
+    async def start(self, *names):
+        """Start parts side by side; returns when they are ready."""
+        async with asyncio.timeout(READY_S), asyncio.TaskGroup() as group:
+            for name in names:
+                if name == "postgres":
+                    group.create_task(self.postgres.start())
+                else:
+                    group.create_task(self.parts[name].start(lambda: None))
+
+    async def kill(self, name):
+        """End a part as a power cut would."""
+        pid = self.pid(name)
+        os.kill(pid, signal.SIGKILL)
+        if name == "postgres":
+            await self.postgres.stop()
+        else:
+            await self.parts[name].stop(0)
+
+    async def again(self, name):
+        """Kill a part and start it."""
+        await self.kill(name)
+        await self.start(name)
+
+    def pid(self, name):
+        found = self.postgres.pid if name == "postgres" else self.parts[name].pid
+        assert found is not None, f"{name} has ended: {self.last(name)}"
+        return found
+
+    def last(self, name):
+        return self.lines.get(name, [])[-20:]
+
+    def client(self, server="server"):
+        if server not in self._transports:
+            self._transports[server] = SocketTransport(
+                self.parts[server].url, token=self.mould.admin, timeout_s=10.0
+            )
+        return Client(self._transports[server])
+
+    async def close(self):
+        for transport in self._transports.values():
+            await transport.close()
+        own = [part for part in self.parts.values() if part.name != "nats"]
+        for stage in (WORKERS, SERVER):
+            await asyncio.gather(*(part.stop(0.2) for part in own if part.stage == stage))
+        await self.parts["nats"].stop(2)
+        await self.postgres.stop()
+
+    # ------------------------------------------------------------------ runs
+
+    async def insist(self, call):
+        """Ask until there is an answer, as any client does while a server is away."""
+        while True:
+            try:
+                return await call()
+            except (NoAnswer, OSError):
+                pass
+            except Refused as refusal:
+                if refusal.problem.status not in {502, 503, 507}:
+                    raise
+            await asyncio.sleep(0.1)
+
+    async def begin(self, work, ledger, server="server", **payload):
+        """Register and start; the id of the run."""
+        client = self.client(server)
+        entry = await self.insist(lambda: client.register(Register(content=work.text)))
+        workload = {"url": ledger.url} | payload
+        started = await client.execute(Execute(catalog_id=entry.catalog_id, payload=workload))
+        return started.execution_id
+
+    async def ended(self, run, server="server"):
+        """Wait for the end of a run; its status, which any server tells."""
+        client = self.client(server)
+        while True:
+            status = await self.insist(lambda: client.status(run))
+            if status.is_terminal:
+                return status
+            await asyncio.sleep(0.05)
+
+    async def rows(self, run, server="server"):
+        """The whole log of a run."""
+        client, rows, page = self.client(server), [], None
+        while page is None or page.items:
+            after = rows[-1]["seq"] if rows else 0
+            page = await self.insist(
+                lambda after=after: client.events(run, after=after, limit=1000)
+            )
+            rows += page.items
+        return rows
+
+    async def until(self, run, name, count=1, server="server"):
+        """Wait until a run has so many events of a type; they."""
+        while True:
+            found = [row for row in await self.rows(run, server) if row["event_type"] == name]
+            if len(found) >= count:
+                return found
+            await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def stacked(folder, mould):
+    """PostgreSQL and NATS run, everything else is added by the test."""
+    (folder / "pg").mkdir(mode=0o711)
+    (folder / "tmp").mkdir()
+    mould.pour(folder / "pg")
+    stack = Stack(folder, mould, free_ports(10))
+    try:
+        await stack.start("postgres", "nats")
+        yield stack
+    finally:
+        await stack.close()

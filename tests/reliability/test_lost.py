@@ -1,0 +1,144 @@
+"""Workers that were away longer than their leases: what they did is stored, and never applied."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from noetl.api.executions import Control
+from noetl.local.embedded.probe import ask
+from tests.reliability.oracle import judge
+from tests.reliability.wire import Wire
+from tests.reliability.work import chain, fanout, sleeper
+
+
+def is_alive(pid):
+    return Path(f"/proc/{pid}").exists()
+
+
+async def gone(pid):
+    while is_alive(pid):  # noqa: ASYNC110 - the process of another process
+        await asyncio.sleep(0.02)
+
+
+async def pid_in(mark):
+    """The process that a sleeping step has told."""
+    while not mark.exists():  # noqa: ASYNC110 - written by another process
+        await asyncio.sleep(0.02)
+    return int(mark.read_text())
+
+
+@pytest.fixture
+def mark(stack):
+    return stack.folder / "mark"
+
+
+async def test_a_worker_that_was_frozen_stops_what_it_lost(stack, ledger, mark):
+    stack.add_server()
+    stack.add_worker("frozen", NOETL_PYTHON_SANDBOX="off")
+    stack.add_worker("other", NOETL_PYTHON_SANDBOX="off")
+    await stack.start("server", "frozen")
+    work = sleeper(mark)
+    run = await stack.begin(work, ledger)
+    child = await pid_in(mark)
+    os.kill(stack.pid("frozen"), signal.SIGSTOP)
+    await stack.start("other")
+    assert (await stack.ended(run)).status == "COMPLETED"
+    assert is_alive(child)
+    os.kill(stack.pid("frozen"), signal.SIGCONT)
+    async with asyncio.timeout(10):
+        await gone(child)
+    more = chain(3)
+    await judge(stack, ledger, {run: work, await stack.begin(more, ledger): more})
+    rows = await stack.rows(run)
+    done = [row["attempt"] for row in rows if row["event_type"] == "call.done"]
+    assert done == [2]
+
+
+async def test_what_was_done_behind_a_cut_wire_comes_late(stack, ledger):
+    stack.add_server()
+    async with Wire(stack.parts["server"].port).open() as wire:
+        url = f"http://127.0.0.1:{wire.port}"
+        # Without the bus: it would tell the worker what the server cannot.
+        stack.add_worker("far", NOETL_SERVER_URL=url, NOETL_NATS_URL="")
+        stack.add_worker("near")
+        await stack.start("server", "far")
+        ledger.gate.clear()
+        work = fanout(4)
+        run = await stack.begin(work, ledger)
+        await ledger.called(4)
+        wire.cut()
+        await stack.start("near")
+        await ledger.called(8)  # lost, and tried again by the other
+        ledger.gate.set()
+        assert (await stack.ended(run)).status == "COMPLETED"
+        await outbox_holds(stack, "far", 4)
+        wire.heal()
+        late = await stack.until(run, "command.late", 4)
+        more = chain(3)
+        await judge(stack, ledger, {run: work, await stack.begin(more, ledger): more})
+    rows = await stack.rows(run)
+    assert {row["attempt"] for row in late} == {1}
+    done = [row["attempt"] for row in rows if row["event_type"] == "call.done"]
+    assert done == [2] * 4
+    assert ledger.repeats == 4
+
+
+async def outbox_holds(stack, worker, least):
+    """Wait until so many events lie on the disk of a worker."""
+    page = stack.parts[worker].health.replace("/readyz", "/metrics")
+    while True:
+        answer = await ask(page)
+        lines = answer[1].decode().splitlines() if answer else []
+        found = [line for line in lines if line.startswith("noetl_worker_outbox_events ")]
+        if found and float(found[0].split()[1]) >= least:
+            return
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("dies", [False, True])
+async def test_what_ends_while_the_server_is_away_arrives_once(stack, ledger, dies):
+    stack.add_server()
+    stack.add_worker()
+    await stack.start("server", "worker")
+    ledger.gate.clear()
+    work = fanout(8, in_flight=8)
+    run = await stack.begin(work, ledger)
+    await ledger.called(8)
+    await stack.until(run, "command.started", 8)
+    await stack.kill("server")
+    ledger.gate.set()
+    await outbox_holds(stack, "worker", 8)
+    if dies:
+        await stack.kill("worker")
+        await stack.start("server", "worker")
+    else:
+        await stack.start("server")
+    await judge(stack, ledger, {run: work})
+    rows = await stack.rows(run)
+    assert [row["attempt"] for row in rows if row["event_type"] == "call.done"] == [1] * 8
+    assert ledger.repeats == 0
+
+
+async def test_cancelling_ends_a_sleeping_child_with_and_without_the_bus(stack, ledger, mark):
+    stack.add_server()
+    stack.add_worker(NOETL_PYTHON_SANDBOX="off")
+    await stack.start("server", "worker")
+    for within_s in (3, 8):
+        run = await stack.begin(sleeper(mark), ledger)
+        child = await pid_in(mark)
+        async with asyncio.timeout(within_s):
+            await stack.client().cancel(run, Control(reason="enough"))
+            await gone(child)
+        mark.unlink()
+        assert (await stack.ended(run)).status == "CANCELLED"
+        names = [row["event_type"] for row in await stack.rows(run)]
+        assert names.count("playbook.cancelled") == 1
+        assert "call.done" not in names
+        if stack.parts["nats"].pid:
+            await stack.kill("nats")
+    assert stack.pid("worker")

@@ -1,0 +1,144 @@
+"""Two servers on one database, parts that die together, a database that dies under load."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import signal
+
+from noetl.api.catalog import Register
+from noetl.api.executions import Execute
+from noetl.api.problems import Refused
+from tests.reliability.oracle import judge
+from tests.reliability.work import chain, fanout
+
+ALL = ("postgres", "nats", "server", "worker")
+
+
+async def test_one_of_two_servers_is_killed_and_the_other_ends_all_runs(stack, ledger):
+    for name in ("a", "b"):
+        stack.add_server(f"server-{name}")
+        stack.add_worker(f"worker-{name}", server=f"server-{name}", slots=4)
+    await stack.start("server-a", "server-b", "worker-a", "worker-b")
+    works = [fanout(200), chain(20), fanout(200), chain(20)]
+    runs = {}
+    for at, work in enumerate(works):
+        runs[await stack.begin(work, ledger, f"server-{'ab'[at % 2]}")] = work
+    await ledger.reaches(140)
+    await stack.kill("server-a")
+    for run in runs:
+        await stack.ended(run, "server-b")
+    await stack.start("server-a")
+    await judge(stack, ledger, runs, "server-b")
+    await judge(stack, ledger, runs, "server-a")
+    names = {
+        row["worker_id"]
+        for run in runs
+        for row in await stack.rows(run, "server-b")
+        if row["event_type"] == "command.claimed"
+    }
+    assert names == {"worker-a", "worker-b"}
+
+
+async def test_everything_is_killed_at_once_and_starts_in_any_order(stack, ledger):
+    stack.add_server()
+    stack.add_worker()
+    await stack.start("server", "worker")
+    works = [fanout(200), chain(20)]
+    runs = {await stack.begin(work, ledger): work for work in works}
+    await ledger.reaches(60)
+    await asyncio.gather(*(stack.kill(part) for part in ALL))
+    order = random.sample(ALL, len(ALL))
+    starting = []
+    for part in order:
+        starting.append(asyncio.create_task(stack.start(part)))
+        await asyncio.sleep(0.3)  # one after the other
+    await asyncio.gather(*starting)
+    await judge(stack, ledger, runs)
+
+
+async def test_the_database_is_killed_under_load_and_no_accepted_run_is_lost(stack, ledger):
+    stack.add_server()
+    stack.add_worker()
+    await stack.start("server", "worker")
+    work, client = chain(2), stack.client()
+    entry = await client.register(Register(content=work.text))
+    server = stack.pid("server")
+    runs, codes, refused, ending = {}, set(), asyncio.Event(), asyncio.Event()
+
+    async def load():
+        while not ending.is_set():
+            body = Execute(catalog_id=entry.catalog_id, payload={"url": ledger.url})
+            try:
+                runs[(await client.execute(body)).execution_id] = work
+            except Refused as refusal:
+                codes.add((refusal.problem.status, refusal.code))
+                refused.set()
+                await asyncio.sleep(0.05)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(3):
+            group.create_task(load())
+        await ledger.reaches(20)
+        await stack.kill("postgres")
+        await refused.wait()
+        await stack.start("postgres")
+        await ledger.reaches(len(ledger.rows) + 20)
+        ending.set()
+    assert codes <= {(503, "db_unavailable"), (503, "pool_saturated")}
+    assert stack.pid("server") == server
+    await judge(stack, ledger, runs)
+
+
+async def test_a_worker_that_is_told_to_end_hands_its_work_on(stack, ledger):
+    stack.add_server()
+    for name in ("first", "second"):
+        stack.add_worker(name)
+    await stack.start("server", "first")
+    work = fanout(200)
+    run = await stack.begin(work, ledger)
+    await ledger.reaches(60)
+    first = stack.parts["first"]
+    first._child.send_signal(signal.SIGTERM)  # noqa: SLF001 - a drain, not the stop of the rig
+    await stack.start("second")
+    assert await first.wait() == 0, stack.last("first")
+    await judge(stack, ledger, {run: work})
+    rows = await stack.rows(run)
+    assert "command.lost" not in {row["event_type"] for row in rows}
+    assert ledger.repeats == 0
+
+
+async def test_a_command_that_kills_its_worker_ends_and_its_neighbours_go_on(stack, ledger):
+    stack.add_server()
+    stack.add_worker(slots=4)
+    await stack.start("server", "worker")
+    poison, work = fanout(1, name="poison"), fanout(30, in_flight=3)
+    killed, deaths = asyncio.Queue(), itertools.count(1)
+
+    async def kill(key, _row):
+        if not key.startswith(f"{deadly}/"):
+            return
+        death = next(deaths)
+        if death < 3:
+            await ledger.called(4 * death)  # three neighbours are lost with it, twice
+        await stack.kill("worker")
+        killed.put_nowait(death)
+
+    deadly = "-"
+    ledger.on_call = kill
+    ledger.gate.clear()
+    deadly = await stack.begin(poison, ledger)
+    runs = {await stack.begin(work, ledger): work}
+    for _ in range(2):
+        await killed.get()
+        await stack.start("worker")
+    await ledger.called(9)
+    await asyncio.sleep(1)  # whoever would be started beside the first is started by now
+    ledger.gate.set()
+    await killed.get()
+    await stack.start("worker")
+    ended = await stack.ended(deadly)
+    assert (ended.status, ended.error["code"]) == ("FAILED", "lease_exhausted")
+    assert ledger.calls[f"{deadly}/start/0/1"] == 3
+    await judge(stack, ledger, runs)
