@@ -1,4 +1,4 @@
-"""Works something out once per parsed object, by identity: a parsed document never changes."""
+"""Works something out once per object that never changes, by identity."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ MOST = 10_000
 class Once(Generic[T]):
     """Values by the objects that they were made of; it keeps those, so no id is used twice."""
 
-    def __init__(self, make: Callable[..., T]) -> None:
+    def __init__(self, make: Callable[..., T], most: int = MOST) -> None:
         self._make = make
+        self._most = most
         self._known: dict[tuple[int, ...], tuple[tuple[object, ...], T]] = {}
 
     def __call__(self, *of: object) -> T:
@@ -24,7 +25,7 @@ class Once(Generic[T]):
         found = self._known.get(key)
         if found is None:
             found = of, self._make(*of)
-            if len(self._known) >= MOST:
+            if len(self._known) >= self._most:
                 self._known.pop(next(iter(self._known)))
             self._known[key] = found
         return found[1]

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from noetl.engine.events import KINDS, Event, Recorded
+from noetl.engine.once import Once
 from noetl.engine.upcast import upcast
 from noetl.errors import NoetlError
 
@@ -39,7 +40,11 @@ class InvalidRow(NoetlError):
 
 
 def to_row(recorded: Recorded) -> dict[str, Any]:
-    """The row of an event."""
+    """The row of an event; the store, the readers and the bus ask for it one after the other."""
+    return _recent(recorded).copy()
+
+
+def _made(recorded: Recorded) -> dict[str, Any]:
     event = recorded.event
     fields: dict[str, Any] = msgspec.to_builtins(event)
     name = fields.pop("event_type")
@@ -72,6 +77,9 @@ def to_row(recorded: Recorded) -> dict[str, Any]:
     if fields:
         row["context"] = fields
     return row
+
+
+_recent: Final = Once(_made, most=512)
 
 
 def status_of(event: Event) -> str:

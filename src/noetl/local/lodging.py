@@ -46,7 +46,10 @@ class Lodging:
     """Whom the server runs as; nobody else than we when it is none."""
     data_dir: Path
     secret: Path
-    """The file that holds the password; beside the data, never in it."""
+    """The file that holds the password, where the data are asked for; never in them.
+
+    Data that lie elsewhere belong to whoever has it: a home that was deleted takes them along.
+    """
     socket_dir: Path
     binaries: Path
 
@@ -77,10 +80,11 @@ def _lodged(user: pwd.struct_passwd | None, data_dir: Path) -> Lodging:
         _made(SHARED, 0o755)
         _made(base, 0o755)
     base.mkdir(mode=0o700, parents=True, exist_ok=True)
+    data_dir.absolute().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     lodging = Lodging(
         user=user,
         data_dir=place,
-        secret=base / f".{place.name}.password",
+        secret=data_dir.absolute().parent / f".{place.name}.password",
         socket_dir=_socket_dir(place),
         binaries=binaries,
     )

@@ -9,6 +9,7 @@ import secrets
 import signal
 import socket
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
@@ -31,6 +32,7 @@ DURABLE: Final[Mapping[str, str]] = {
 }
 """As the embedded stack runs: every commit is on the disk before it is told."""
 _ADMIN: Final = "noetl"
+_DEFAULT_PORT: Final = 5432
 _ITERATIONS: Final = 64  # they make guessing slow: nobody guesses 192 random bits
 _READY: Final = "database system is ready to accept connections"
 _READY_S: Final = 60.0
@@ -71,16 +73,27 @@ class Postgres:
     @property
     def url(self) -> str:
         """How to connect, over loopback when there is a port, else over the socket."""
-        lodging = self._at()
-        password = quote(lodging.secret.read_text(encoding="utf-8"), safe="")
-        if self._port is not None:
-            return f"postgresql://{_ADMIN}:{password}@127.0.0.1:{self._port}/{_ADMIN}"
-        where = urlencode({"host": str(lodging.socket_dir), "port": "5432"}, quote_via=quote)
-        return f"postgresql://{_ADMIN}:{password}@/{_ADMIN}?{where}"
+        if self._port is None:
+            return self.socket_url
+        return f"postgresql://{_ADMIN}:{self._password()}@127.0.0.1:{self._port}/{_ADMIN}"
+
+    @property
+    def socket_url(self) -> str:
+        """How processes of this machine connect: a socket costs less than loopback."""
+        port = _DEFAULT_PORT if self._port is None else self._port
+        where = urlencode(
+            {"host": str(self._at().socket_dir), "port": str(port)}, quote_via=quote
+        )
+        return f"postgresql://{_ADMIN}:{self._password()}@/{_ADMIN}?{where}"
+
+    def _password(self) -> str:
+        return quote(self._at().secret.read_text(encoding="utf-8"), safe="")
 
     async def initialise(self) -> None:
         """Make the data directory, unless it is there."""
         self._lodging = lodging = await lodge(self._wanted)
+        if not lodging.secret.exists() and lodging.data_dir != self._wanted.absolute():
+            await _set_aside(lodging.data_dir)
         if (lodging.data_dir / "PG_VERSION").exists():
             return
         if not lodging.secret.exists():
@@ -160,7 +173,7 @@ class Postgres:
             "unix_socket_directories": str(lodging.socket_dir),
             "unix_socket_permissions": "0700",
             "listen_addresses": "" if self._port is None else "127.0.0.1",
-            "port": str(5432 if self._port is None else self._port),
+            "port": str(_DEFAULT_PORT if self._port is None else self._port),
         }
         return [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
 
@@ -246,6 +259,18 @@ def _orphan(data_dir: Path) -> int | None:
         return None  # none, or not one that lives: the server clears the file away itself
     is_ours = Path(os.fsdecode(told[0])).name == "postgres" and os.fsencode(data_dir) in told
     return pid if is_ours else None
+
+
+async def _set_aside(data_dir: Path) -> None:
+    """Keep data of a home that was deleted apart: a new home begins with none."""
+    await _stop_orphan(data_dir)
+    await asyncio.to_thread(_moved, data_dir)
+
+
+def _moved(data_dir: Path) -> None:
+    if data_dir.exists():
+        apart = Path(mkdtemp(prefix=f"{data_dir.name}.left-", dir=data_dir.parent))
+        data_dir.rename(apart / data_dir.name)
 
 
 async def _stop_orphan(data_dir: Path) -> None:

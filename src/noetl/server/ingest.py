@@ -207,6 +207,7 @@ class Ingest:
                     lost = await self._writer.write(changes, commit)
             await self._conclude(batch, changes, lost)
             self._finish(batch, works, posts)
+            await self._tell([item for key, item in changes.items() if key not in lost])
         except asyncio.CancelledError:
             for work in works:
                 _fail(work, Draining("the server is stopping"))
@@ -312,7 +313,16 @@ class Ingest:
                 self._lose(batch, execution_id, turn)
             elif turn.recorded:
                 self._win(execution_id, turn, changes[execution_id])
-        self._signals.committed(item for key, item in changes.items() if key not in lost)
+
+    async def _tell(self, won: list[Change]) -> None:
+        """Tell those who look on, once the answers are on their way.
+
+        One turn of the loop makes them, the next one sends them.
+        """
+        if won:
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            self._writer.tell(won)
 
     def _changes(self, batch: Batch) -> dict[str, Change]:
         made: dict[str, Change] = {}

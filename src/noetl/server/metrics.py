@@ -209,11 +209,6 @@ class ServerMetrics:
         self.write_requests.inc(endpoint, _CLASSES[status // 100 - 2])
         self.write_request_duration.observe(seconds, endpoint)
 
-    def committed(self, events: int, seconds: float) -> None:
-        """Count a commit."""
-        self.ingest_batch_events.observe(events)
-        self.commit_duration.observe(seconds)
-
     def finished(self, status: str, seconds: float) -> None:
         """Count a run that has ended."""
         self.executions_finished.inc(status)

@@ -26,10 +26,10 @@ class Notes:
     def __init__(self, metrics: ServerMetrics) -> None:
         self.metrics = metrics
 
-    def commit(self, changes: Collection[Change], seconds: float) -> None:
+    def commit(self, changes: Collection[Change]) -> None:
         """Count what was written."""
         metrics = self.metrics
-        metrics.committed(sum(len(change.events) for change in changes), seconds)
+        metrics.ingest_batch_events.observe(sum(len(change.events) for change in changes))
         for change in changes:
             if change.execution.last_event_type == _DEFECT:
                 metrics.engine_errors.inc()

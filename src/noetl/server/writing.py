@@ -65,9 +65,13 @@ class Writer:
             raise
         if lost:
             self.metrics.ingest_conflicts.inc(by=len(lost))
-        won = [item for key, item in changes.items() if key not in lost]
-        self._notes.commit(won, self._clock.monotonic() - began)
+        self.metrics.commit_duration.observe(self._clock.monotonic() - began)
         return lost
+
+    def tell(self, won: list[Change]) -> None:
+        """Count a commit, and wake whoever it concerns."""
+        self._signals.committed(won)
+        self._notes.commit(won)
 
     async def is_stale(self, execution_id: str, turn: Turn) -> bool:
         """Whether nothing was done only because another server has written meanwhile.

@@ -101,9 +101,21 @@ async def test_what_the_servers_user_cannot_reach_lies_elsewhere(tmp_path, home,
     assert stat.S_IMODE(closed.stat().st_mode) == 0o700
     server = Postgres(closed / "pg", settings=FAST)
     await server.start()
-    assert await asked(server.url, "select 1") == 1
+    await asked(server.url, "create table kept ()")
     await server.stop()
-    assert list(closed.iterdir()) == []
+    assert [path.name for path in closed.iterdir()] == [".pg.password"]
+    await server.start()
+    assert await asked(server.url, "select to_regclass('kept') is not null")
+    await server.stop()
+
+    (closed / ".pg.password").unlink()  # as when the home was deleted, and made again
+    again = Postgres(closed / "pg", settings=FAST)
+    await again.start()
+    assert not await asked(again.url, "select to_regclass('kept') is not null")
+    await again.stop()
+    assert [path.name.partition("-")[0] for path in place.data_dir.parent.glob("pg.*")] == [
+        "pg.left",
+    ]  # fmt: skip
 
 
 async def test_a_long_path_has_its_socket_elsewhere(home):

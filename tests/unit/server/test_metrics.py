@@ -84,9 +84,8 @@ async def test_a_store_that_is_away_is_a_number_too() -> None:
 def test_classes_of_answers_and_ends_of_runs_are_counted() -> None:
     metrics = ServerMetrics()
     metrics.wrote("/api/x", 503, 0.1)
-    metrics.committed(5, 0.002)
+    metrics.commit_duration.observe(0.002)
     metrics.finished("FAILED", 12.0)
     assert metrics.write_requests.value("/api/x", "5xx") == 1
     assert metrics.executions_finished.value("FAILED") == 1
-    assert metrics.ingest_batch_events.quantile(0.5) == 8
     assert metrics.commit_duration.count() == 1

@@ -220,8 +220,8 @@ class Database:
 
     @property
     def url(self) -> str:
-        """How to connect, with the password."""
-        return self._server.url
+        """How our processes connect, with the password."""
+        return self._server.socket_url
 
     def part(self) -> Part:
         """What others are told about it."""

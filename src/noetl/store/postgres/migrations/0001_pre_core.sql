@@ -109,11 +109,11 @@ create table noetl.event (
     idempotency_key text,
     stack_trace text,
     primary key (execution_id, seq),
-    constraint event_once unique (execution_id, event_id)
+    -- The id first: the same index says that an event is stored once and finds it by its id alone.
+    constraint event_once unique (event_id, execution_id)
 ) partition by range (execution_id);
 create unique index event_one_end on noetl.event (execution_id)
     where event_type in ('playbook.completed', 'playbook.failed', 'playbook.cancelled');
-create index event_by_id on noetl.event (event_id);
 create table noetl.event_default partition of noetl.event default;
 
 create table noetl.command (
@@ -172,8 +172,7 @@ create table noetl.outbox (
     available_at timestamptz not null default now(),
     locked_at timestamptz,
     published_at timestamptz,
-    last_error text,
-    unique (execution_id, event_id, subject)
+    last_error text
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.02);
 create index outbox_waiting on noetl.outbox (available_at, outbox_id) where published_at is null;
 
