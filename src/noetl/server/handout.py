@@ -47,6 +47,8 @@ class Batch:
     asks: list[Ask] = field(default_factory=list)
     served: dict[Ask, None] = field(default_factory=dict)
     """Requests that were given something."""
+    waits: list[tuple[str, str]] = field(default_factory=list)
+    """Pools of the commands that were given, and since when each had waited."""
     wary: set[str] = field(default_factory=set)
     """Workers that hold, or were given, a command that one more loss would end."""
 
@@ -69,6 +71,7 @@ class _Candidate:
     kind: str
     priority: int
     rank: int
+    since: str
     cause: str | None = None
 
 
@@ -182,6 +185,7 @@ class HandOut:
                     item.kind,
                     item.priority,
                     _OLD if item.available_at < old else _YOUNG,
+                    item.available_at,
                 )
         return list(found.values())
 
@@ -206,6 +210,7 @@ class HandOut:
             ask.given.append(self.claim(turn, command, ask.worker_id, until, item.cause))
             ask.slots -= 1
             batch.served[ask] = None
+            batch.waits.append((ask.pool, item.since))
 
     async def _apart(self, batch: Batch, asks: list[Ask], kind: str) -> Ask | None:
         """A request whose worker holds no other command that one more loss would end."""
@@ -308,6 +313,14 @@ def _fresh(batch: Batch) -> dict[str, list[_Candidate]]:
             if command is None or command.status != "PENDING" or command.pool is None:
                 continue
             found.setdefault(command.pool, []).append(
-                _Candidate(execution_id, command.id, command.kind, command.priority, _FRESH, cause)
+                _Candidate(
+                    execution_id,
+                    command.id,
+                    command.kind,
+                    command.priority,
+                    _FRESH,
+                    batch.now,
+                    cause,
+                )
             )
     return found

@@ -90,7 +90,7 @@ class Ingest:
     ) -> None:
         """Append posts and claim for a request; errors stand in the posts."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        work = Work(tuple(posts), done, ask)
+        work = Work(tuple(posts), done, ask, at=self._clock.monotonic())
         self._enqueue(work)
         if ask is None or wait_s <= 0:
             await done
@@ -193,11 +193,13 @@ class Ingest:
         """Fill a batch, commit it, answer; what fails is the answer of its requests."""
         moment = self._clock.now()
         batch = Batch(moment, rfc3339(moment), self._opened)
+        began = self._writer.begin(works)
         try:
             if holding is None:
                 await self._fill(batch, posts)
                 await self._hand_out(batch, works, posts)
                 changes = self._changes(batch)
+                self._writer.filled(began)
                 lost = await self._writer.write(changes, self._store.log.commit)
             else:
                 async with holding as commit:
@@ -207,6 +209,7 @@ class Ingest:
                     lost = await self._writer.write(changes, commit)
             await self._conclude(batch, changes, lost)
             self._finish(batch, works, posts)
+            self._writer.dispatched(batch)
             await self._tell([item for key, item in changes.items() if key not in lost])
         except asyncio.CancelledError:
             for work in works:
@@ -402,6 +405,10 @@ class Ingest:
             return
         if ask is not None:
             self._handout.close(ask)
+            if ask.given:
+                route = "parked" if ask.waits else "reply"
+                self._writer.metrics.command_publish.inc(route, ask.pool, by=len(ask.given))
+        self._writer.answered(work.at)
         _answer(work)
 
     def _undo(self, batch: Batch, works: list[Work], posts: list[Post], fault: Exception) -> None:

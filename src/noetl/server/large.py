@@ -16,6 +16,7 @@ from noetl.engine import events as ev
 from noetl.engine.work import CHUNK
 from noetl.errors import NoetlError
 from noetl.server.errors import BadJson, TooLargeToRead
+from noetl.server.metrics import ServerMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,7 +42,10 @@ _encode: Final = msgspec.json.Encoder().encode
 class Large:
     """Moves large values out of events, and fetches them for decisions."""
 
-    def __init__(self, blobs: Blobs, inline_bytes: int = INLINE_BYTES) -> None:
+    def __init__(
+        self, blobs: Blobs, inline_bytes: int = INLINE_BYTES, metrics: ServerMetrics | None = None
+    ) -> None:
+        self._metrics = metrics or ServerMetrics()
         self._blobs = blobs
         self._limit = inline_bytes
         self._kept: OrderedDict[str, tuple[int, Any]] = OrderedDict()
@@ -94,6 +98,7 @@ class Large:
         data = _encode(value)
         ref = ref_of(execution_id, step, id_of(data))
         await self._blobs.put(key_of(ref), data, media_type=JSON)
+        self._metrics.result_store_put.inc(self._blobs.name)
         made = reference_of(ref, data, value, store=self._blobs.name)
         return made if kind == made.kind else dataclasses.replace(made, kind=kind)
 
@@ -107,11 +112,18 @@ class Large:
                 raise BadJson(f"the body is not JSON: {fault}") from None
         ref = ref_of(execution_id, step, id_of(data))
         await self._blobs.put(key_of(ref), data, media_type=media_type)
+        self._metrics.result_store_put.inc(self._blobs.name)
         return reference_of(ref, data, value, store=self._blobs.name, media_type=media_type)
 
     async def read(self, ref: str) -> bytes:
         """The bytes of a reference."""
-        return await self._blobs.get(key_of(ref))
+        try:
+            data = await self._blobs.get(key_of(ref))
+        except BlobGone:
+            self._metrics.result_store_resolve.inc("gone")
+            raise
+        self._metrics.result_store_resolve.inc("found")
+        return data
 
     async def stat(self, ref: str) -> Stat:
         """What is known of the bytes of a reference."""

@@ -25,7 +25,7 @@ MEASURED_S: Final = 5.0
 _RUN_SECONDS: Final = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 3600.0, 86400.0)
 _EVENT: Final = {"event_type": tuple(KINDS)}
 _OUTCOMES: Final = ("stored", "duplicate", "late", "rejected")
-_PHASES: Final = ("queue", "fill", "commit", "answer")
+_PHASES: Final = ("queue", "fill", "commit")
 _CLASSES: Final = ("2xx", "3xx", "4xx", "5xx")
 _TIMERS: Final = (
     "wait", "retry", "park_deadline", "frame", "step_timeout", "execution_timeout",
@@ -176,7 +176,7 @@ class ServerMetrics:
         self.result_store_put = made.counter(
             "result_store_put_total",
             "Values that were stored apart.",
-            {"store": ("kv", "disk", "s3", "gcs")},
+            {"store": ("kv", "db", "disk", "s3", "gcs")},
         )
         self.result_store_resolve = made.counter(
             "result_store_resolve_total",
@@ -208,6 +208,12 @@ class ServerMetrics:
         """Count a write that was answered."""
         self.write_requests.inc(endpoint, _CLASSES[status // 100 - 2])
         self.write_request_duration.observe(seconds, endpoint)
+
+    def batch(self, started: int, duplicates: int, failed: int) -> None:
+        """Count the runs of one execute/batch."""
+        self.execute_batch_size.observe(started + duplicates + failed)
+        for outcome, count in (("started", started), ("duplicate", duplicates), ("error", failed)):
+            self.execute_outcomes.inc("batch", outcome, by=count)
 
     def finished(self, status: str, seconds: float) -> None:
         """Count a run that has ended."""

@@ -27,6 +27,11 @@ def seconds_until(clock: Clock, moment: str) -> float:
     return (datetime.fromisoformat(moment) - clock.now()).total_seconds()
 
 
+def seconds_between(first: str, second: str) -> float:
+    """How long it is from one time to another."""
+    return (datetime.fromisoformat(second) - datetime.fromisoformat(first)).total_seconds()
+
+
 def moment_of(text: str, name: str) -> str:
     """A time in the one form of answers; without a zone it is UTC."""
     found = _TIME.match(text)

@@ -75,10 +75,10 @@ def wire(parts: ServerParts) -> Plane:
     signals = Signals()
     programs = Programs(store.catalog, max_attempts=parts.max_attempts)
     cache = Cache(store, programs)
-    large = Large(parts.blobs, parts.inline_bytes)
-    handout = HandOut(store.commands, clock, parts.lease_s)
-    tools = Tools(ids=ids, log=store.log, large=large)
     metrics = ServerMetrics()
+    large = Large(parts.blobs, parts.inline_bytes, metrics)
+    handout = HandOut(store.commands, clock, parts.lease_s)
+    tools = Tools(ids=ids, log=store.log, large=large, clock=clock, metrics=metrics)
     writer = Writer(
         store.executions,
         clock,
@@ -119,7 +119,7 @@ def wire(parts: ServerParts) -> Plane:
         ingest=ingest,
         workers=workers,
         claims=Claims(ingest, handout, store, workers, clock),
-        intake=Intake(ingest, store.commands, signals, workers),
+        intake=Intake(ingest, store.commands, signals, workers, metrics),
         controls=controls,
         admissions=admissions,
         runs=runs,

@@ -61,6 +61,8 @@ class Work:
     done: asyncio.Future[None]
     ask: Ask | None = None
     open: int = 0
+    at: float = 0.0
+    """When it came, by the monotonic clock."""
 
 
 @dataclass(slots=True, eq=False)

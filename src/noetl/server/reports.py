@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from noetl.engine.state import Command, State
     from noetl.server.access import Caller
     from noetl.server.ingest import Ingest
+    from noetl.server.metrics import ServerMetrics
     from noetl.server.signals import Signals
     from noetl.server.workers import Workers
     from noetl.store.base import Commands
@@ -57,8 +58,14 @@ class Intake:
     """Takes batches of reports."""
 
     def __init__(
-        self, ingest: Ingest, commands: Commands, signals: Signals, workers: Workers
+        self,
+        ingest: Ingest,
+        commands: Commands,
+        signals: Signals,
+        workers: Workers,
+        metrics: ServerMetrics,
     ) -> None:
+        self._metrics = metrics
         self._ingest = ingest
         self._commands = commands
         self._signals = signals
@@ -85,7 +92,17 @@ class Intake:
                 _refuse(post, events, receipts)
         await self._beat(events, body.worker_id, receipts)
         answered = [item for item in receipts if item is not None]
+        self._count(events, receipts)
         return self._answer(body.worker_id, events, posts, ask, answered)
+
+    def _count(self, events: list[Report], receipts: list[Receipt | None]) -> None:
+        metrics = self._metrics
+        for report, receipt in zip(events, receipts, strict=True):
+            name = type_of(report.event_type)
+            if receipt is not None and name in _KNOWN:
+                metrics.events_ingested.inc(name, receipt.outcome)
+                if receipt.outcome == "late":
+                    metrics.command_late.inc()
 
     def _answer(
         self,

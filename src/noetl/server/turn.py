@@ -21,10 +21,12 @@ from noetl.ids import random_key
 from noetl.server.signals import Stop
 
 if TYPE_CHECKING:
+    from noetl.clock import Clock
     from noetl.engine.state import Command, State
     from noetl.ids import Ids
     from noetl.server.cache import Entry
     from noetl.server.large import Large
+    from noetl.server.metrics import ServerMetrics
     from noetl.server.posts import Post, Stamped
     from noetl.store.base import EventLog
 
@@ -57,6 +59,8 @@ class Tools:
     ids: Ids
     log: EventLog
     large: Large
+    clock: Clock
+    metrics: ServerMetrics
 
 
 @dataclass(slots=True, eq=False)
@@ -85,6 +89,8 @@ class Turn:
     spares_children: bool = False
     is_unfinished: bool = False
     is_defective: bool = False
+    decided_s: float = 0.0
+    """How long the decisions of the last post took."""
 
     @property
     def state(self) -> State:
@@ -93,6 +99,13 @@ class Turn:
 
     async def apply(self, post: Post) -> None:
         """Run a post: record what it yields and decide after each event."""
+        began, self.decided_s = self.tools.clock.monotonic(), 0.0
+        await self._apply(post)
+        took = self.tools.clock.monotonic() - began
+        self.tools.metrics.engine_decide.observe(self.decided_s)
+        self.tools.metrics.engine_fold.observe(took - self.decided_s)
+
+    async def _apply(self, post: Post) -> None:
         self.posts.append(post)
         post.error = None
         self.has_lost = self.has_lost or post.losses > 0
@@ -198,6 +211,11 @@ class Turn:
         """Decide until nothing follows, or until the turn has done its share."""
         if self.is_defective:
             return
+        began = self.tools.clock.monotonic()
+        await self._settle()
+        self.decided_s += self.tools.clock.monotonic() - began
+
+    async def _settle(self) -> None:
         large, execution_id, stretch = self.tools.large, self.state.execution_id, 0
         while self.decisions < MOST_DECISIONS:
             decided = await self._next()
@@ -211,6 +229,7 @@ class Turn:
             ]
             for event in small:
                 self.record(event, parent_event_id=self.cause)
+                self.tools.metrics.engine_decisions.inc(event.__struct_config__.tag)  # type: ignore[arg-type]  # every event has one
             stretch += len(decided)
             if stretch > DECISIONS_AT_A_STRETCH:
                 stretch = 0

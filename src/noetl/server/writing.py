@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from noetl.engine.snapshot import dump
+from noetl.server.moments import seconds_between
 from noetl.server.signals import EVENTS
 from noetl.store.base import Outgoing
 from noetl.store.views import Past, change
@@ -15,8 +16,10 @@ from noetl.telemetry.failpoint import failpoint
 if TYPE_CHECKING:
     from noetl.clock import Clock
     from noetl.ids import Ids
+    from noetl.server.handout import Batch
     from noetl.server.metrics import ServerMetrics
     from noetl.server.noted import Notes
+    from noetl.server.posts import Work
     from noetl.server.signals import Signals
     from noetl.server.turn import Turn
     from noetl.store.base import Change, Commit, Executions
@@ -65,8 +68,31 @@ class Writer:
             raise
         if lost:
             self.metrics.ingest_conflicts.inc(by=len(lost))
-        self.metrics.commit_duration.observe(self._clock.monotonic() - began)
+        took = self._clock.monotonic() - began
+        self.metrics.commit_duration.observe(took)
+        self.metrics.event_ingest_phase.observe(took, "commit")
         return lost
+
+    def begin(self, works: list[Work]) -> float:
+        """Note how long requests had to wait for this commit; when it begins."""
+        now = self._clock.monotonic()
+        for work in works:
+            self.metrics.event_ingest_phase.observe(now - work.at, "queue")
+        return now
+
+    def filled(self, began: float) -> None:
+        """Note how long it took to judge and decide."""
+        self.metrics.event_ingest_phase.observe(self._clock.monotonic() - began, "fill")
+
+    def answered(self, since: float) -> None:
+        """Note how long a request took."""
+        self.metrics.event_ingest_duration.observe(self._clock.monotonic() - since)
+
+    def dispatched(self, batch: Batch) -> None:
+        """Note how long the commands that were handed out had waited."""
+        for pool, since in batch.waits:
+            waited = 0.0 if since == batch.now else seconds_between(since, batch.now)
+            self.metrics.command_dispatch.observe(max(0.0, waited), pool)
 
     def tell(self, won: list[Change]) -> None:
         """Count a commit, and wake whoever it concerns."""

@@ -10,7 +10,7 @@ from noetl.api.http import AsgiTransport
 from noetl.engine.events import KINDS
 from noetl.server.metrics import ServerMetrics
 from noetl.store.errors import DatabaseGone
-from tests.unit.server.rig import ONE_STEP, rig, virtually
+from tests.unit.server.rig import ONE_STEP, TWO_STEPS, rig, virtually
 
 NAMES = """
 events_ingested_total event_ingest_duration_seconds event_ingest_phase_seconds ingest_batch_events
@@ -89,3 +89,41 @@ def test_classes_of_answers_and_ends_of_runs_are_counted() -> None:
     assert metrics.write_requests.value("/api/x", "5xx") == 1
     assert metrics.executions_finished.value("FAILED") == 1
     assert metrics.commit_duration.count() == 1
+
+
+@virtually
+async def test_a_run_is_counted_at_every_place_that_it_passes() -> None:
+    async with rig() as r:
+        waiting = asyncio.create_task(r.claim(wait_seconds=20))
+        await asyncio.sleep(1)
+        await r.start(TWO_STEPS)
+        (first,) = await waiting
+        (second,) = (await r.done(first, slots=1)).claimed
+        event = r.event(second, "call.done", result=1)
+        for _ in range(2):
+            await r.report(event)
+        m = r.plane.metrics
+        assert m.events_ingested.value("call.done", "stored") == 2
+        assert m.events_ingested.value("call.done", "duplicate") == 1
+        assert m.execute_outcomes.value("api", "started") == 1
+        assert m.command_publish.value("parked", "shared") == 1
+        assert m.command_publish.value("reply", "shared") == 1
+        assert m.command_dispatch.count("shared") == 2
+        assert m.commands_processed.value("shared", "COMPLETED") == 2
+        assert m.executions_finished.value("COMPLETED") == 1
+        assert m.engine_decisions.value("command.issued") == 2
+        assert m.engine_decide.count() == m.engine_fold.count() == 4
+        assert m.event_ingest_phase.count("commit") == m.commit_duration.count() == 3
+        assert m.ingest_batch_events.count() == 3
+        assert m.event_ingest_duration.count() > 3
+
+
+@virtually
+async def test_a_command_that_waited_is_counted_with_its_time() -> None:
+    async with rig() as r:
+        await r.start(ONE_STEP)
+        await asyncio.sleep(40)
+        await r.claim()
+        m = r.plane.metrics
+        assert m.command_dispatch.quantile(0.5, "shared") >= 10
+        assert m.command_claim_duration.count() == 1

@@ -37,7 +37,13 @@ def _id(request: Request) -> str:
 
 
 async def _claim(plane: Plane, request: Request) -> Response:
-    return json(await plane.claims.claim(await read(request, Claim), caller_of(request)))
+    body = await read(request, Claim)
+    clock = plane.parts.clock
+    began = clock.monotonic()
+    claimed = await plane.claims.claim(body, caller_of(request))
+    if body.wait_seconds <= 0:
+        plane.metrics.command_claim_duration.observe(clock.monotonic() - began)
+    return json(claimed)
 
 
 async def _command(plane: Plane, request: Request) -> Response:

@@ -88,16 +88,23 @@ async def _execute(plane: Plane, request: Request) -> Response:
     if body.dry_run:
         return json(await plane.starts.rehearse(body, caller))
     headers = request.headers
-    started = await plane.starts.execute(
-        body, caller, key=headers.get("idempotency-key"), trace=trace_of(headers)
-    )
+    try:
+        started = await plane.starts.execute(
+            body, caller, key=headers.get("idempotency-key"), trace=trace_of(headers)
+        )
+    except Exception:
+        plane.metrics.execute_outcomes.inc("api", "error")
+        raise
+    plane.metrics.execute_outcomes.inc("api", started.status)
     return json(started)
 
 
 async def _batch(plane: Plane, request: Request) -> Response:
     body = await read(request, Executes, MOST_BATCH_BYTES)
     trace = trace_of(request.headers)
-    return json(await plane.batches.execute(body.executions, caller_of(request), trace))
+    started = await plane.batches.execute(body.executions, caller_of(request), trace)
+    plane.metrics.batch(started.started, started.duplicates, started.failed)
+    return json(started)
 
 
 # ----------------------------------------------------------------------------- reading
