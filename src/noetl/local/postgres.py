@@ -81,9 +81,7 @@ class Postgres:
     def socket_url(self) -> str:
         """How processes of this machine connect: a socket costs less than loopback."""
         port = _DEFAULT_PORT if self._port is None else self._port
-        where = urlencode(
-            {"host": str(self._at().socket_dir), "port": str(port)}, quote_via=quote
-        )
+        where = urlencode({"host": str(self._at().socket_dir), "port": str(port)}, quote_via=quote)
         return f"postgresql://{_ADMIN}:{self._password()}@/{_ADMIN}?{where}"
 
     def _password(self) -> str:

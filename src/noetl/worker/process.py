@@ -27,6 +27,7 @@ from noetl.settings import child_environment
 from noetl.telemetry import failpoint, log
 from noetl.telemetry.redact import Redactor
 from noetl.tools.http.egress import Egress
+from noetl.tools.interpreter import scratch
 from noetl.tools.interpreter.pool import Interpreters
 from noetl.tools.interpreter.process import Processes
 from noetl.tools.interpreter.sandbox import Sandbox, SandboxMissing
@@ -170,6 +171,7 @@ class _Process:
     async def _tools(self, stack: AsyncExitStack) -> tuple[Interpreters, Registry]:
         settings = self._settings
         environ = child_environment()
+        await asyncio.to_thread(scratch.sweep)
         sandbox = Sandbox.detect(settings.python_sandbox, hidden=(self._home,))  # type: ignore[arg-type]  # the setting is one of the modes
         interpreters = Interpreters(sandbox, environ, slots=settings.slots)
         stack.push_async_callback(interpreters.close)

@@ -249,7 +249,7 @@ async def test_the_catalog_is_listed() -> None:
         )
         assert [row.path for row in rest.entries] == ["lists/c"]
         assert (rest.next_cursor, rest.entries[0].content) == (None, None)
-        _, every = await got(r, "/api/catalog?versions=all&content=true&q=ists/a")
+        _, every = await got(r, "/api/catalog?versions=all&content=true&q=sts/a")
         assert [row["version"] for row in every["entries"]] == [2, 1]
         assert every["entries"][0]["content"].endswith("# again\n")
         assert (await got(r, "/api/catalog?versions=some"))[0] == 422

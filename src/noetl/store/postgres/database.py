@@ -74,7 +74,7 @@ def translated() -> Iterator[None]:
 
 def _is_misuse(error: asyncpg.InterfaceError) -> bool:
     """Whether the call was wrong; the driver has one class for that and for a lost connection."""
-    return "clos" not in str(error)
+    return not any(word in str(error) for word in ("closed", "closing"))
 
 
 class Connections:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from noetl.tools.interpreter import scratch
 from noetl.tools.interpreter.runner import CHILD, Died, Job, Runner
 from noetl.tools.interpreter.sandbox import Sandbox, Walls, clean_environment
 
@@ -192,8 +193,7 @@ class Interpreters:
 
     def _start(self, walls: Walls) -> Runner:
         if self._root is None:
-            self._root = Path(tempfile.mkdtemp(prefix="noetl-"))
-            self._root.chmod(0o711)
+            self._root = scratch.made(0o711)
         work = Path(tempfile.mkdtemp(dir=self._root))
         self.counts.started += 1
         return Runner(self.sandbox.confine(walls, work), work, self._environment, self._python)

@@ -7,11 +7,10 @@ import os
 import shutil
 import signal
 import sys
-import tempfile
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from noetl.tools.interpreter import scratch
 from noetl.tools.interpreter.limits import TERM_GRACE_S, Limits, signal_tree
 from noetl.tools.interpreter.lines import LineSplitter
 from noetl.tools.interpreter.runner import Died, child_argv
@@ -20,6 +19,7 @@ from noetl.tools.interpreter.sandbox import Sandbox, Walls, clean_environment
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
 INLINE_BYTES: Final = 65_536
 _CHUNK: Final = 1 << 16
@@ -59,9 +59,7 @@ class Processes:
 
     def folder(self) -> Path:
         """A new private work folder; the caller removes it."""
-        made = Path(tempfile.mkdtemp(prefix="noetl-"))
-        made.chmod(0o700)
-        return made
+        return scratch.made(0o700)
 
     async def run(self, command: Command, work: Path, cwd: Path) -> Ended:
         """Run to the end; a cancelled run ends its whole group."""
