@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from noetl.store.base import Change, Commit, Store
 
 MOST_QUEUED: Final = 4_096
+MOST_QUEUED_BYTES: Final = 64 * 1024 * 1024
 MOST_TAKEN: Final = 512
+MOST_TAKEN_BYTES: Final = 16 * 1024 * 1024
 MOST_EVENTS: Final = 4_096
 EVENTS_AT_A_STRETCH: Final = 512
 MOST_LOSSES: Final = 8
@@ -68,6 +70,7 @@ class Ingest:
         self._handout = handout
         self._signals = signals
         self._queue: deque[Work] = deque()
+        self._queued_bytes = 0
         self._again: deque[Post] = deque()
         self._unlucky: deque[Post] = deque()
         """Posts that have lost too many races."""
@@ -86,11 +89,15 @@ class Ingest:
         return post
 
     async def submit(
-        self, posts: Iterable[Post] = (), ask: Ask | None = None, wait_s: float = 0.0
+        self,
+        posts: Iterable[Post] = (),
+        ask: Ask | None = None,
+        wait_s: float = 0.0,
+        size: int = 0,
     ) -> None:
         """Append posts and claim for a request; errors stand in the posts."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        work = Work(tuple(posts), done, ask, at=self._clock.monotonic())
+        work = Work(tuple(posts), done, ask, size=size, at=self._clock.monotonic())
         self._enqueue(work)
         if ask is None or wait_s <= 0:
             await done
@@ -138,10 +145,13 @@ class Ingest:
             raise Draining("the server is stopping")
         if len(self._queue) >= MOST_QUEUED:
             raise PoolSaturated(f"{MOST_QUEUED} requests are queued", hint="try again")
+        if self._queue and self._queued_bytes + work.size > MOST_QUEUED_BYTES:
+            raise PoolSaturated(f"{self._queued_bytes} bytes are queued", hint="try again")
         work.open = len(work.posts)
         for post in work.posts:
             post.work = work
         self._queue.append(work)
+        self._queued_bytes += work.size
         self._wake.set()
 
     # ------------------------------------------------------------------------ the task
@@ -221,11 +231,15 @@ class Ingest:
     def _taken(self) -> list[Work]:
         """What is queued, up to the size of a batch."""
         works: list[Work] = []
-        weight = 0
+        weight = size = 0
         while self._queue and len(works) < MOST_TAKEN and weight < MOST_EVENTS:
+            if works and size + self._queue[0].size > MOST_TAKEN_BYTES:
+                break
             work = self._queue.popleft()
             weight += sum(post.weight for post in work.posts)
+            size += work.size
             works.append(work)
+        self._queued_bytes = max(0, self._queued_bytes - size) if self._queue else 0
         return works
 
     async def _fill(self, batch: Batch, posts: list[Post]) -> None:

@@ -61,6 +61,8 @@ class Work:
     done: asyncio.Future[None]
     ask: Ask | None = None
     open: int = 0
+    size: int = 0
+    """Bytes of the request."""
     at: float = 0.0
     """When it came, by the monotonic clock."""
 

@@ -71,7 +71,7 @@ class Intake:
         self._signals = signals
         self._workers = workers
 
-    async def report(self, body: Reports, caller: Caller = LOCAL) -> Reported:
+    async def report(self, body: Reports, caller: Caller = LOCAL, size: int = 0) -> Reported:
         """Store reports, hand out the next work, tell what to stop."""
         own_pool(caller, body.pool)
         if len(body.events) > MOST_EVENTS:
@@ -86,7 +86,7 @@ class Intake:
         receipts: list[Receipt | None] = [None] * len(events)
         posts = self._posts(events, body.worker_id, ask, receipts)
         if posts or slots:
-            await self._ingest.submit(posts, ask)
+            await self._ingest.submit(posts, ask, size=size)
         for post in posts:
             if post.error is not None:
                 _refuse(post, events, receipts)

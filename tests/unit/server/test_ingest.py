@@ -59,6 +59,10 @@ def moody() -> tuple[MemoryStore, Moody]:
     return store, log
 
 
+def nothing(_state):
+    return iter(())
+
+
 def cancelling(_state):
     yield Stamped(ev.PlaybookCancelled(by="test"))
 
@@ -148,6 +152,28 @@ async def test_a_claim_that_times_out_during_a_commit_gets_what_was_committed() 
         log.gate.set()
         assert [item.node_name for item in await waiting] == ["start"]
         await starting
+
+
+@virtually
+async def test_the_queue_is_bounded_in_bytes_too() -> None:
+    store, log = moody()
+    async with rig(store) as r:
+        run = await r.start(ONE_STEP)
+        log.gate = asyncio.Event()
+        ingest = r.plane.ingest
+        first = asyncio.create_task(ingest.submit((Post(run, cancelling),)))
+        await asyncio.sleep(1)  # it is under way, and everything else queues up behind it
+        large = [
+            asyncio.create_task(ingest.submit((Post(run, nothing),), size=16 << 20))
+            for _ in range(4)
+        ]
+        await asyncio.sleep(1)
+        with pytest.raises(PoolSaturated, match="bytes are queued") as refusal:
+            await ingest.submit((Post(run, nothing),), size=1)
+        assert refusal.value.retry_after == 1.0
+        log.gate.set()
+        await asyncio.gather(first, *large)
+        await ingest.submit((Post(run, nothing),), size=1)
 
 
 @virtually

@@ -34,14 +34,20 @@ def routes(plane: Plane) -> list[Route]:
 
 async def _reports(plane: Plane, request: Request) -> Response:
     body = await read(request, Reports, MOST_REPORT_BYTES)
-    return json(await plane.intake.report(body, caller_of(request)))
+    return json(await plane.intake.report(body, caller_of(request), _size(request)))
+
+
+def _size(request: Request) -> int:
+    """About how many bytes a request holds while it is queued."""
+    told = request.headers.get("content-length", "")
+    return int(told) if told.isascii() and told.isdigit() else 0
 
 
 async def _event(plane: Plane, request: Request) -> Response:
     body = await read(request, Posted, MOST_REPORT_BYTES)
     caller = caller_of(request)
     reports = single(body, plane.parts.ids.new(), caller.pool or "")
-    return json(answer_to(await plane.intake.report(reports, caller)))
+    return json(answer_to(await plane.intake.report(reports, caller, _size(request))))
 
 
 async def _recorded(plane: Plane, request: Request) -> Response:
