@@ -151,9 +151,10 @@ async def test_a_cancel_kills_the_child_in_mid_tool_and_reports_nothing():
     server.lease_s = 0.9
     command = server.command()
     server.offer(command)
+    before = _children()  # those of other tests
     async with at_work(server) as stage:
         await server.until(lambda: len(server.lines) == 2)
-        children = _children()
+        children = _children() - before
         server.beat = Beat(cancel=(command.command_id,))
         async with asyncio.timeout(6):
             await stage.worker.held.emptied()
