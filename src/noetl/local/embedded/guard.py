@@ -9,9 +9,13 @@ from __future__ import annotations
 import signal
 import sys
 from pathlib import Path
+from typing import Final
 
+from noetl.local.embedded.identity import await_end
 from noetl.local.embedded.record import read
 from noetl.local.embedded.stopping import stop_parts
+
+GONE_S: Final = 10.0
 
 
 def main(record: Path) -> int:
@@ -20,7 +24,8 @@ def main(record: Path) -> int:
         signal.signal(number, signal.SIG_IGN)
     sys.stdin.buffer.read()
     stack = read(record)
-    if stack is None or stack.supervisor.is_alive:
+    # A process that is killed lets go of its pipes a moment before it is gone.
+    if stack is None or await_end([stack.supervisor], GONE_S):
         return 0
     stop_parts(stack)
     record.unlink(missing_ok=True)
