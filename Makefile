@@ -56,6 +56,9 @@ imports: venv ## the import contracts: layers, purity, owners, cycles
 unit: venv ## the unit tests alone
 	$(PYTEST) -n $(JOBS) $(SEEDED) tests/unit
 
+test-reliability: venv ## kill every part while work runs, and count the effects (part of `make test`)
+	$(PYTEST) -n $(JOBS) $(SEEDED) tests/reliability
+
 cover: venv ## the tests with coverage: dsl 100 %, engine 99 %, everything 90 %
 	$(PYTEST) -n $(JOBS) $(SEEDED) --cov --cov-report= --quiet
 	$(BIN)/coverage report --include='src/noetl/dsl/*' --fail-under=100
@@ -101,5 +104,5 @@ clean: ## remove everything that make made
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* build dist
 	find src tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help up down test check venv fmt lint types imports unit cover docs docs-check bench bench-quick fuzz \
+.PHONY: help up down test test-reliability check venv fmt lint types imports unit cover docs docs-check bench bench-quick fuzz \
   properties simulate sizes lock lock-check changelog clean
