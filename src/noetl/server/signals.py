@@ -90,6 +90,12 @@ class Signals:
             for follower in self._followers.get(change.execution_id, ()):
                 follower(change.events)
 
+    def wrote(self, execution_ids: Iterable[str]) -> None:
+        """Wake those who follow runs whose steps have written lines."""
+        for execution_id in execution_ids:
+            for follower in self._followers.get(execution_id, ()):
+                follower(())
+
     def delivered(self, ids: Iterable[str]) -> None:
         """Remember messages that need not be kept; the next commit removes them."""
         self._done += ids

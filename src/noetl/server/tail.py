@@ -12,7 +12,7 @@ from noetl.ids import parse
 from noetl.server.errors import Unacceptable
 from noetl.server.moments import moment_of
 from noetl.server.signals import sleep_until
-from noetl.server.stream import PING, PING_S, RETRY, last
+from noetl.server.stream import PING, PING_S, POLL_S, RETRY, last
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from noetl.server.stream import Streams
     from noetl.store.base import Line
 
-LOOK_S: Final = 0.5
 GRACE_S: Final = 2.0
 """Lines travel apart from events: the last ones may come after the end of their run."""
 _PAGE: Final = 500
@@ -52,8 +51,9 @@ class Tail:
         self._is_over = False
         self._wake = asyncio.Event()
 
-    def hear(self, events: Sequence[Recorded]) -> None:
-        """Events are of no concern here."""
+    def hear(self, events: Sequence[Recorded]) -> None:  # noqa: ARG002 - as every stream is told
+        """Lines were written, or a commit may have ended the run."""
+        self._wake.set()
 
     def end(self) -> None:
         """Stop, as soon as what is being sent was sent."""
@@ -84,7 +84,7 @@ class Tail:
                 if now - told_at >= PING_S:
                     yield PING
                     told_at = now
-                await sleep_until(self._wake, LOOK_S)
+                await sleep_until(self._wake, POLL_S)
         except NoetlError as fault:
             if not fault.retryable:
                 raise

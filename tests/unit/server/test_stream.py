@@ -286,3 +286,18 @@ async def test_lines_are_followed_until_the_run_and_its_last_lines_are_through()
             await heard.started.wait()
             assert heard.status == 422
         assert r.plane.streams.count == 0
+
+
+@virtually
+async def test_a_line_wakes_its_reader_at_once() -> None:
+    async with rig() as r:
+        run = await r.start(ONE_STEP)
+        async with listening(r, run, "?follow=true", at="logs") as heard:
+            await asyncio.sleep(1.1)  # between two looks
+            line = LogLine(
+                execution_id=run, command_id="5", attempt=1, n=0, step="start",
+                ts="2026-01-01T00:00:00Z", text="now",
+            )  # fmt: skip
+            await r.client.log(LogBatch(entries=(line,)))
+            await asyncio.sleep(0.05)
+            assert b'"text":"now"' in heard.text

@@ -65,7 +65,7 @@ async def _lines(plane: Plane, request: Request) -> Response:
             f"{len(body.entries)} lines in one call", code="batch_size_invalid",
             hint=f"at most {MOST_LINES}",
         )  # fmt: skip
-    await plane.parts.store.output.add([
+    lines = [
         Line(
             execution_id=parse(item.execution_id),
             command_id=id_of_command(item.command_id),
@@ -79,5 +79,7 @@ async def _lines(plane: Plane, request: Request) -> Response:
             level=item.level,
         )
         for item in body.entries
-    ])  # fmt: skip
+    ]
+    await plane.parts.store.output.add(lines)
+    plane.signals.wrote({line.execution_id for line in lines})
     return json({"status": "ok", "count": len(body.entries)})
