@@ -233,3 +233,15 @@ async def test_a_lost_lease_is_found_and_the_old_worker_is_late(postgres_url: st
         await one.done(again[0], 5, worker_id="lives")
         assert await ended(one, run) == "COMPLETED"
         assert rfc3339(one.plane.parts.clock.now()) > work.lease_until
+
+
+async def test_many_posts_at_once_share_few_transactions(postgres_url: str) -> None:
+    async with server(postgres_url, 1) as r:
+        run = await r.start(MANY.replace("in: 40", "in: 256").replace("flight: 8", "flight: 256"))
+        claimed = [command for _ in range(4) for command in await r.claim(slots=64)]
+        assert len(claimed) == 256
+        posts = [r.event(command, "call.done", result=1) for command in claimed]
+        before = r.plane.metrics.commit_duration.count()
+        await asyncio.gather(*map(r.report, posts))
+        assert r.plane.metrics.commit_duration.count() - before <= 40
+        assert await r.status(run) == "COMPLETED"

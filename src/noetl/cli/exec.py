@@ -6,6 +6,7 @@ import typer
 
 from noetl.cli.command import Spec
 from noetl.cli.failures import CommandFailed
+from noetl.cli.wishes import InputFile, Payload, TextFiles, Texts, Values
 
 if TYPE_CHECKING:
     from noetl.cli.output import Output
@@ -17,28 +18,11 @@ def execute(  # noqa: PLR0913, PLR0917 - one parameter per option of the command
         str | None,
         typer.Argument(metavar="PLAYBOOK", help="Path, PATH@VERSION, catalog id, or a file."),
     ] = None,
-    values: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="One input; JSON, else text. a.b nests."),
-    ] = None,
-    texts: Annotated[
-        list[str] | None,
-        typer.Option("--set-string", metavar="KEY=TEXT", help="One input that is always text."),
-    ] = None,
-    files: Annotated[
-        list[str] | None,
-        typer.Option("--set-file", metavar="KEY=FILE", help="One input: the text of a file."),
-    ] = None,
-    payload: Annotated[
-        str | None,
-        typer.Option(
-            "--payload", "--workload", metavar="JSON|@FILE|-", help="Inputs as one JSON map."
-        ),
-    ] = None,
-    inputs: Annotated[
-        str | None,
-        typer.Option("-i", "--input", metavar="FILE", help="Inputs as a YAML or JSON file."),
-    ] = None,
+    values: Values = None,
+    texts: Texts = None,
+    files: TextFiles = None,
+    payload: Payload = None,
+    inputs: InputFile = None,
     version: Annotated[
         str | None, typer.Option("-V", "--version", metavar="N", help="Another than the newest.")
     ] = None,

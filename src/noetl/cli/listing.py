@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from noetl.cli.output import Output
 
-OUTPUTS: Final = ("table", "json", "yaml", "jsonl", "name")
 MOST_PER_PAGE: Final = 200
 
 Item = dict[str, Any]

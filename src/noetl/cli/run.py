@@ -6,6 +6,7 @@ import typer
 
 from noetl.cli.command import Spec
 from noetl.cli.failures import CommandFailed
+from noetl.cli.wishes import InputFile, Payload, TextFiles, Texts, Values
 
 if TYPE_CHECKING:
     from noetl.cli.files import Source
@@ -22,28 +23,11 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option of the command lin
         str | None,
         typer.Argument(metavar="FILE", help="A playbook; ./noetl.yaml, then ./main.yaml."),
     ] = None,
-    values: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="One input; JSON, else text. a.b nests."),
-    ] = None,
-    texts: Annotated[
-        list[str] | None,
-        typer.Option("--set-string", metavar="KEY=TEXT", help="One input that is always text."),
-    ] = None,
-    files: Annotated[
-        list[str] | None,
-        typer.Option("--set-file", metavar="KEY=FILE", help="One input: the text of a file."),
-    ] = None,
-    payload: Annotated[
-        str | None,
-        typer.Option(
-            "--payload", "--workload", metavar="JSON|@FILE|-", help="Inputs as one JSON map."
-        ),
-    ] = None,
-    inputs: Annotated[
-        str | None,
-        typer.Option("-i", "--input", metavar="FILE", help="Inputs as a YAML or JSON file."),
-    ] = None,
+    values: Values = None,
+    texts: Texts = None,
+    files: TextFiles = None,
+    payload: Payload = None,
+    inputs: InputFile = None,
     events: Annotated[
         str | None,
         typer.Option(

@@ -13,7 +13,6 @@ from noetl.ids import parse
 from noetl.server import requirements
 from noetl.server.admission import START_TIMER
 from noetl.server.errors import Conflict, RaceLost, Unacceptable, UnknownPath
-from noetl.server.locks import Locks
 from noetl.server.moments import from_now
 from noetl.server.posts import Post, Stamped
 from noetl.server.wanted import (
@@ -27,6 +26,7 @@ from noetl.server.wanted import (
     version_of,
     workload_of,
 )
+from noetl.store.locks import Locks
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

@@ -239,7 +239,7 @@ class Ingest:
             weight += sum(post.weight for post in work.posts)
             size += work.size
             works.append(work)
-        self._queued_bytes = max(0, self._queued_bytes - size) if self._queue else 0
+        self._queued_bytes -= size
         return works
 
     async def _fill(self, batch: Batch, posts: list[Post]) -> None:

@@ -6,6 +6,7 @@ client library would cost more than what they count. It is used to write the tex
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate, product
@@ -40,7 +41,7 @@ Closed = Mapping[str, Iterable[str]]
 _NO_LABELS: Final[Closed] = {}
 
 
-class Series:
+class Series(ABC):
     """What all kinds of series share: a name, label names, and the sets that stand at 0."""
 
     def __init__(self, name: str, meaning: str, labels: Closed = _NO_LABELS) -> None:
@@ -52,9 +53,9 @@ class Series:
     def _other(self, count: int) -> Labels | None:
         return (OTHER,) * len(self.labels) if count >= MOST_SETS else None
 
+    @abstractmethod
     def family(self) -> Metric:
         """The series as it stands now."""
-        raise NotImplementedError
 
 
 class Counter(Series):

@@ -13,8 +13,8 @@ from noetl.api.problems import Refused
 from noetl.engine.program import prepare
 from noetl.server.cache import Cache, begun
 from noetl.server.errors import UnknownPath
-from noetl.server.locks import Locks
 from noetl.server.programs import Programs
+from noetl.store.locks import Locks
 from noetl.store.memory.store import MemoryStore
 from tests.unit.server.rig import HEAD, ONE_STEP, TWO_STEPS, rig, virtually
 

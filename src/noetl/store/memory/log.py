@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from noetl.engine.events import TERMINAL
+from noetl.store.locks import Locks
 from noetl.store.memory import callbacks, commands, executions, outbox, timers
 from noetl.store.memory.journal import Journal
-from noetl.store.memory.roles import MemoryRoles
 from noetl.store.wellformed import check
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class MemoryLog:
     def __init__(self, tables: Tables, on_commit: Listener | None = None) -> None:
         self._tables = tables
         self._on_commit = on_commit
-        self._holders = MemoryRoles()
+        self._holders = Locks()
 
     async def commit(
         self, changes: Sequence[Change], delivered: Sequence[str] = ()
@@ -46,7 +46,7 @@ class MemoryLog:
     @asynccontextmanager
     async def holding(self, execution_id: str) -> AsyncIterator[Commit]:
         """Let a writer be the only one: nothing else of this memory runs while it does not wait."""
-        async with self._holders.exclusive(execution_id):
+        async with self._holders.of(execution_id):
             yield self.commit
 
     async def read(self, execution_id: str, after: int = 0, limit: int = 1000) -> list[Recorded]:

@@ -48,11 +48,6 @@ def shown(text: str) -> str:
     return _shown(text) if _MARK in text else text
 
 
-def stored_or_none(text: str | None) -> str | None:
-    """A text for a column that may be empty."""
-    return None if text is None else stored(text)
-
-
 def shown_or_none(text: str | None) -> str | None:
     """The text of such a column."""
     return None if text is None else shown(text)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import asyncpg
 
 from noetl.store.errors import DatabaseGone
-from noetl.store.memory.roles import MemoryRoles
+from noetl.store.locks import Locks
 from noetl.store.postgres.database import translated
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class PostgresRoles:
     def __init__(self, database: Database, *, probe_s: float = PROBE_S) -> None:
         self._database = database
         self._probe_s = probe_s
-        self._here = MemoryRoles()
+        self._here = Locks()
         self._room = asyncio.Semaphore(_EXCLUSIVE)
 
     @asynccontextmanager
@@ -78,7 +78,7 @@ class PostgresRoles:
 
         Those of one process wait for each other here, so that only one of them takes a connection.
         """
-        async with self._here.exclusive(key), self._room, _apart(self._held(key)):
+        async with self._here.of(key), self._room, _apart(self._held(key)):
             yield
 
     @asynccontextmanager

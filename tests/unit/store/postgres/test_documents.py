@@ -8,7 +8,6 @@ from noetl.store.postgres.documents import (
     shown,
     shown_or_none,
     stored,
-    stored_or_none,
     value_of,
     written,
 )
@@ -48,6 +47,5 @@ def test_only_none_is_nothing(value):
 
 
 def test_nothing_stays_nothing():
-    assert stored_or_none(None) is None
     assert shown_or_none(None) is None
-    assert shown_or_none(stored_or_none("a\0")) == "a\0"
+    assert shown_or_none(stored("a\0")) == "a\0"
