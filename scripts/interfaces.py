@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from noetl.blobs.memory import MemoryBlobs
@@ -46,7 +47,7 @@ def api_lines() -> Iterator[str]:
     yield "| method | path | permission | body | does |"
     yield "|---|---|---|---|---|"
     for method, path, permission, body in routes():
-        meaning = MEANINGS[method, path]
+        meaning = _meanings()[method, path]
         yield f"| {method} | `{path}` | `{permission}` | {body} | {meaning} |"
     yield ""
     yield "The metrics port answers `/health`, `/livez`, `/ready`, `/readyz` and `/metrics`,"
@@ -101,6 +102,17 @@ def _served() -> tuple[Route, ...]:
         store=MemoryStore(), bus=MemoryBus(), blobs=MemoryBlobs(), clock=clock, ids=Ids(clock, 0)
     )
     return create_server(parts).asgi.routes
+
+
+@cache
+def _meanings() -> dict[tuple[str, str], str]:
+    """What each route does: as it declares, or as the table says."""
+    declared = {
+        (_method(route), route.path): str(route.declared.about)  # type: ignore[attr-defined]  # one of ours
+        for route in _served()
+        if getattr(route, "declared", None)
+    }
+    return MEANINGS | declared
 
 
 def _permission(route: Route) -> str:

@@ -45,6 +45,8 @@ PLANTED = [
     ("noetl/cli/planted.py", "import uvloop", "One owner: uvicorn"),
     ("noetl/server/planted.py", "import httptools", "One owner: httptools"),
     ("noetl/server/planted.py", "import prometheus_client", "One owner: the metrics"),
+    ("noetl/server/planted.py", "import argon2", "One owner: argon2"),
+    ("noetl/server/planted.py", "import zstandard", "One owner: zstandard"),
 ]
 
 

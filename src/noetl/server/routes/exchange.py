@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from noetl.server.plane import Plane
+    from noetl.server.routes.declared import Declared, Parameter
 
 T = TypeVar("T")
 
@@ -145,6 +146,18 @@ def known(request: Request, *names: str) -> None:
         seen.add(name)
 
 
+def _must_be_declared(request: Request, query: tuple[Parameter, ...]) -> None:
+    """Refuse a name that the route does not declare, and a single one that stands twice."""
+    declared = {one.name: one for one in query}
+    seen = set()
+    for name, _ in request.query_params.multi_items():
+        if name not in declared:
+            raise Unacceptable(f"the query has no `{name}`", code="unknown_parameter")
+        if name in seen and not declared[name].is_repeated:
+            raise Unacceptable(f"`{name}` stands twice in the query", code="bad_value")
+        seen.add(name)
+
+
 def number(request: Request, name: str, default: int, most: int, least: int = 0) -> int:
     """A whole number of the query; one outside of its bounds is refused."""
     text = request.query_params.get(name)
@@ -198,36 +211,41 @@ class Named(Route):
     """A route that says which permission it asks for."""
 
     permission: str
+    declared: Declared | None
 
 
-def route(
+def route(  # noqa: PLR0913, PLR0917 - a route is what it does, and what it says about itself
     plane: Plane,
     method: str,
     path: str,
     answer: Callable[[Plane, Request], Awaitable[Response]],
     permission: str,
+    declared: Declared | None = None,
 ) -> Route:
     """A route whose errors are problems, and that asks who may call it."""
     if permission not in PERMISSIONS and permission != PUBLIC:
         raise ValueError(f"{method} {path} asks for {permission!r}, which is no permission")
-    exchange = _Exchange(plane, method, path, answer, permission)
+    exchange = _Exchange(plane, method, path, answer, permission, declared)
     made = Named(path, exchange.endpoint, methods=[method])
     made.permission = permission
+    made.declared = declared
     return made
 
 
 class _Exchange:
     """One route at work."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - as `route`
         self,
         plane: Plane,
         method: str,
         path: str,
         answer: Callable[[Plane, Request], Awaitable[Response]],
         permission: str,
+        declared: Declared | None,
     ) -> None:
         self._plane = plane
+        self._declared = declared
         self._name = (method, path)
         self._answer = answer
         self._permission = permission
@@ -268,6 +286,8 @@ class _Exchange:
     async def _answered(self, request: Request) -> Response:
         plane, scope = self._plane, request.scope
         admit(scope, await plane.access.caller(request, self._permission))
+        if self._declared is not None and scope["query_string"]:
+            _must_be_declared(request, self._declared.query)
         if plane.parts.is_open:  # the caller is part of this process, and waits as long as it likes
             return await self._answer(plane, request)
         limit = asyncio.timeout(REQUEST_S)
