@@ -7,6 +7,7 @@ JOBS ?= auto
 MINUTES ?= 1
 CASES ?= 100000
 SEEDS ?= 1000
+REQUESTS ?= 100000
 
 # Caches stay in the repository folder, so nothing outside it is touched.
 export UV_CACHE_DIR ?= $(CURDIR)/.cache/uv
@@ -59,6 +60,10 @@ unit: venv ## the unit tests alone
 test-reliability: venv ## kill every part while work runs, and count the effects (part of `make test`)
 	$(PYTEST) -n $(JOBS) $(SEEDED) tests/reliability
 
+test-security: venv ## the security tests, and 100,000 requests made from the API document (REQUESTS=n, SEED=n)
+	$(PYTEST) -n $(JOBS) $(SEEDED) tests/security
+	$(BIN)/python -m tests.fuzz.api --requests $(REQUESTS) $(if $(SEED),--seed $(SEED))
+
 cover: venv ## the tests with coverage: dsl 100 %, engine 99 %, everything 90 %
 	$(PYTEST) -n $(JOBS) $(SEEDED) --cov --cov-report= --quiet
 	$(BIN)/coverage report --include='src/noetl/dsl/*' --fail-under=100
@@ -104,5 +109,5 @@ clean: ## remove everything that make made
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* build dist
 	find src tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help up down test test-reliability check venv fmt lint types imports unit cover docs docs-check bench bench-quick fuzz \
+.PHONY: help up down test test-reliability test-security check venv fmt lint types imports unit cover docs docs-check bench bench-quick fuzz \
   properties simulate sizes lock lock-check changelog clean

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from noetl.blobs.memory import MemoryBlobs
 from noetl.bus.memory import MemoryBus
 from noetl.clock import SystemClock
 from noetl.ids import Ids
+from noetl.server.access.permissions import PUBLIC, ROLES, TABLE
 from noetl.server.app import create_server
 from noetl.server.metrics import ServerMetrics
 from noetl.server.parts import ServerParts
-from noetl.server.permissions import PUBLIC, ROLES, TABLE
 from noetl.server.routes.exchange import MOST_BYTES
 from noetl.store.memory.store import MemoryStore
 from noetl.worker.metrics import WorkerMetrics
-from scripts.routes import MEANINGS
+from scripts.operations import operation_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,30 +36,27 @@ _READERS: Final = ("read", "body_of")
 
 
 def api_lines() -> Iterator[str]:
-    """Every route: method, path, permission, most bytes of its body, meaning."""
-    yield "Every route of the server, read from its route table."
+    """Every route, its body, its answers and its codes, by its group; then the models."""
+    yield "Every route of the server, made from the document that it answers itself:"
+    yield "`GET /api/openapi.json` (OpenAPI 3.1), and `GET /api/docs` as a page."
     yield "Send `Authorization: Bearer <token>`; `public` routes ask for none."
     yield "A body over its limit is refused with `body_too_large` before it is read to the end."
     yield "A call that fails is answered with a [problem](errors.md#codes-of-the-api)."
     yield "Every answer has an `X-Request-ID`; one that the caller sends is kept."
     yield ""
-    yield "| method | path | permission | body | does |"
-    yield "|---|---|---|---|---|"
-    for method, path, permission, body in routes():
-        meaning = _meanings()[method, path]
-        yield f"| {method} | `{path}` | `{permission}` | {body} | {meaning} |"
-    yield ""
+    bodies = {(method, _plain(path)): body for method, path, _, body in routes()}
+    yield from operation_lines(_served(), bodies)
     yield "The metrics port answers `/health`, `/livez`, `/ready`, `/readyz` and `/metrics`,"
     yield "all of them without a token."
     yield ""
     yield "## Roles"
     yield ""
     yield "A token has roles; the strongest word of any of them counts."
-    yield "`by grant` opens nothing yet: there are no grants."
+    yield "`by grant`: only on the paths that a grant of a role allows."
     yield ""
     yield f"| permission | {' | '.join(ROLES)} |"
     yield f"|---|{'---|' * len(ROLES)}"
-    for permission in sorted({permission for _, _, permission, _ in routes()} - {PUBLIC}):
+    for permission in sorted({permission for _, _, permission, _ in routes()} & TABLE.keys()):
         marks = (_MARKS[TABLE[permission][role]] for role in ROLES)
         yield f"| `{permission}` | {' | '.join(marks)} |"
 
@@ -104,15 +100,8 @@ def _served() -> tuple[Route, ...]:
     return create_server(parts).asgi.routes
 
 
-@cache
-def _meanings() -> dict[tuple[str, str], str]:
-    """What each route does: as it declares, or as the table says."""
-    declared = {
-        (_method(route), route.path): str(route.declared.about)  # type: ignore[attr-defined]  # one of ours
-        for route in _served()
-        if getattr(route, "declared", None)
-    }
-    return MEANINGS | declared
+def _plain(path: str) -> str:
+    return path.replace(":path}", "}")
 
 
 def _permission(route: Route) -> str:

@@ -10,8 +10,8 @@ from noetl.local.embedded.supervisor import StackFailed
 from noetl.local.lodging import EmbeddedUnavailable
 from noetl.local.nats import NatsNotStarted
 from noetl.server.backends import NotMigrated, SeatLost
-from noetl.server.door import UndeclaredRoute
-from noetl.server.http import PortTaken
+from noetl.server.edge.door import UndeclaredRoute
+from noetl.server.edge.http import PortTaken
 from noetl.server.vitals import DATABASE, DRAINING
 from noetl.settings import BadSetting
 from noetl.store.errors import DatabaseGone, MigrationRefused, UnsafeDatabase

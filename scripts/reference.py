@@ -24,6 +24,7 @@ NOTE = "<!-- Written by `make docs`; do not edit. -->"
 FRONT = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
 FENCE = re.compile(r"^(```|~~~).*?^\1\s*$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+PLACE = re.compile(r'<a id="(?P<name>[^"]+)"></a>')
 HEADING = re.compile(r"^#{1,6}\s+(?P<text>.+?)\s*$", re.MULTILINE)
 
 
@@ -72,6 +73,7 @@ def errors_page() -> str:
         *rows,
         "",
         *vocabulary.problem_lines(),
+        *vocabulary.run_code_lines(),
         *vocabulary.kind_lines(),
     )
 
@@ -128,7 +130,8 @@ def dead_links(root: Path, paths: Iterable[Path]) -> Iterator[str]:
 def anchors(path: Path) -> set[str]:
     """The names that a link into a page may use."""
     text = FENCE.sub("", path.read_text(encoding="utf-8"))
-    return {slug(match["text"]) for match in HEADING.finditer(text)}
+    named = {match["name"] for match in PLACE.finditer(text)}
+    return named | {slug(match["text"]) for match in HEADING.finditer(text)}
 
 
 def slug(heading: str) -> str:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from noetl.api.codes import PROBLEMS
+from noetl.api.failures import PATTERNS, PROCESSES, RUNS
+from noetl.cli.failures import FAILURES
 from noetl.dsl.tasks.errors import ERROR_KINDS, RETRYABLE_KINDS
 from noetl.engine.vocabulary import vocabulary
-from noetl.server.problems import TITLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator, Mapping
 
+    from noetl.api.failures import Reason
+
+_EARLIER = FAILURES.keys() | PROBLEMS.keys()
 _WHO = {
     "call": "a call through the server",
     "report": "a report of a worker, a child or the timer service",
@@ -49,11 +54,40 @@ def problem_lines() -> Iterator[str]:
     yield ""
     yield "A call that fails is answered with `application/problem+json`; `code` is stable."
     yield ""
-    yield "| code | meaning |"
-    yield "|---|---|"
-    for code, title in sorted(TITLES.items()):
-        yield f"| `{code}` | {title} |"
+    yield "| code | status | meaning | what to do |"
+    yield "|---|---|---|---|"
+    for code, known in sorted(PROBLEMS.items()):
+        yield f"| {_named(code, FAILURES)} | {known.status} | {known.title}. | {known.remedy} |"
     yield ""
+
+
+def run_code_lines() -> Iterator[str]:
+    """The codes that runs and processes fail with."""
+    yield "## Codes of a run"
+    yield ""
+    yield "The `code` of the error of a task, a step or a run."
+    yield "A child that fails has the code of its own error, with the kind `child_failed`."
+    yield ""
+    yield from _reasons(RUNS | PATTERNS)
+    yield "## Codes of processes"
+    yield ""
+    yield "What a server, a worker or a client says when it cannot start or go on."
+    yield ""
+    yield from _reasons(PROCESSES)
+
+
+def _reasons(reasons: Mapping[str, Reason]) -> Iterator[str]:
+    yield "| code | meaning | what to do |"
+    yield "|---|---|---|"
+    for code, known in sorted(reasons.items(), key=lambda item: item[0].lower()):
+        yield f"| {_named(code, _EARLIER)} | {known.meaning} | {known.remedy} |"
+    yield ""
+
+
+def _named(code: str, earlier: Container[str]) -> str:
+    """A code with a place to link to; one that stands in an earlier table has it there."""
+    is_here = code not in earlier and "*" not in code
+    return f'<a id="{code}"></a>`{code}`' if is_here else f"`{code}`"
 
 
 def kind_lines() -> Iterator[str]:

@@ -401,6 +401,18 @@ class ExecutionsSuite:
         assert await store.executions.get("404") is None
         assert await store.executions.get("no id") is None
 
+    async def test_the_runs_of_a_tenant_that_have_not_ended_are_counted(self, store):
+        for number, row in (
+            ("1", {}),
+            ("2", {"tenant_id": "acme"}),
+            ("3", {"tenant_id": "acme", "status": "PAUSED"}),
+            ("4", {"tenant_id": "acme", "status": "COMPLETED", "completed_at": at(9)}),
+        ):
+            run = Run(number)
+            await run.write(store, run.started(), row=row)
+        found = [await store.executions.running(name) for name in ("default", "acme", "none")]
+        assert found == [1, 2, 0]
+
     async def test_runs_are_listed_by_number_and_by_page(self, store):
         for number in (9, 1000, 20, 100):
             run = Run(str(number))
@@ -425,6 +437,11 @@ class ExecutionsSuite:
             ({"path": "a/b"}, ["2", "1"]),
             ({"path": "a/*"}, ["3", "2", "1"]),
             ({"path": "a_%*"}, ["4"]),
+            ({"allowed": ("a/*",)}, ["3", "2", "1"]),
+            ({"allowed": ()}, []),
+            ({"denied": ("a/*",)}, ["4"]),
+            ({"denied": ("a/b", "a_%")}, ["4", "3"]),
+            ({"allowed": ("a_%*", "a/b"), "denied": ("a/b",)}, ["4"]),
             ({"path": "a"}, []),
             ({"catalog_id": "8"}, ["3"]),
             ({"version": 2}, ["3"]),
@@ -447,11 +464,19 @@ class ExecutionsSuite:
             ({"q": "no such"}, ["4"]),
             ({"q": "such"}, []),
             ({"status": ("RUNNING",), "path": "a/b"}, ["1"]),
+            ({"idle_since": at(70)}, ["1"]),
+            ({"idle_since": at(80)}, ["3", "1"]),
+            ({"idle_since": at(60)}, []),
         ],
     )
     async def test_runs_are_listed_by_what_is_asked_for(self, store, asked, found):
         rows = {
-            "1": {"labels": {"team": "x"}, "created_by": "ann", "started_at": at(10)},
+            "1": {
+                "labels": {"team": "x"},
+                "created_by": "ann",
+                "started_at": at(10),
+                "updated_at": at(70),
+            },
             "2": {
                 "status": "PAUSED",
                 "pool": "gpu",
@@ -466,6 +491,7 @@ class ExecutionsSuite:
                 "request_id": "r1",
                 "client_id": "c1",
                 "started_at": at(30),
+                "updated_at": at(80),
             },
             "4": FAILED
             | {
@@ -875,6 +901,13 @@ class OutboxSuite:
         assert await store.outbox.waiting(1, before=at(99)) == [run.outgoing(1)]
 
 
+TENANT = "default"
+
+
+async def numbers(store, path):
+    return [row.version for row in await store.versions.page(TENANT, path)]
+
+
 class CatalogSuite:
     @staticmethod
     def entry(number, path="a/b", digest=None):
@@ -894,9 +927,9 @@ class CatalogSuite:
         other = await store.catalog.add(self.entry(3, path="c"))
         assert [row.version for row in (first, second, other)] == [1, 2, 1]
         assert await store.catalog.get("1") == first
-        assert await store.catalog.resolve("a/b") == second
-        assert await store.catalog.resolve("a/b", 1) == first
-        assert await store.catalog.versions("a/b") == [second, first]
+        assert await store.catalog.resolve(TENANT, "a/b") == second
+        assert await store.catalog.resolve(TENANT, "a/b", 1) == first
+        assert await numbers(store, "a/b") == [2, 1]
 
     async def test_the_newest_text_again_is_the_same_version(self, store):
         first = await store.catalog.add(self.entry(1, digest="x"))
@@ -909,9 +942,9 @@ class CatalogSuite:
     @pytest.mark.parametrize("version", [0, -1, 2])
     async def test_what_is_not_there_is_not_found(self, store, version):
         await store.catalog.add(self.entry(1))
-        assert await store.catalog.resolve("a/b", version) is None
-        assert await store.catalog.resolve("nowhere") is None
-        assert await store.catalog.versions("nowhere") == []
+        assert await store.catalog.resolve(TENANT, "a/b", version) is None
+        assert await store.catalog.resolve(TENANT, "nowhere") is None
+        assert await numbers(store, "nowhere") == []
         assert await store.catalog.get("404") is None
 
     async def test_equal_texts_at_once_are_one_version(self, store):
@@ -919,7 +952,7 @@ class CatalogSuite:
             *(store.catalog.add(self.entry(n, digest="x")) for n in range(1, 9))
         )
         assert len({row.catalog_id for row in added}) == 1
-        assert len(await store.catalog.versions("a/b")) == 1
+        assert await numbers(store, "a/b") == [1]
 
 
 class CallbacksSuite:

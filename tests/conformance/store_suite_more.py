@@ -1,4 +1,4 @@
-"""What every store does beside the log: documents, lines, processes, time tables, bearers, roles.
+"""What every store does beside the log: documents, lines, processes, time tables, roles.
 
 The second half of one contract; a backend is the fixture `store`.
 """
@@ -16,8 +16,8 @@ from noetl.store.base import (
     CatalogListing,
     Line,
     RuntimeRow,
+    ScheduleListing,
     ScheduleRow,
-    TokenRow,
 )
 from tests.conformance.store_suite import RUN, at
 
@@ -26,6 +26,9 @@ replace = msgspec.structs.replace
 
 def digest(text):
     return sha256(text.encode()).hexdigest()
+
+
+TENANT = "default"
 
 
 class CatalogListSuite:
@@ -59,14 +62,18 @@ class CatalogListSuite:
         ]
 
     async def ids(self, store, **wanted):
-        return [row.catalog_id for row in await store.catalog.listed(CatalogListing(**wanted))]
+        return [
+            row.catalog_id for row in await store.catalog.listed(TENANT, CatalogListing(**wanted))
+        ]
 
     async def test_nothing_is_listed_of_an_empty_catalog(self, store):
-        assert await store.catalog.listed(CatalogListing()) == []
+        assert await store.catalog.listed(TENANT, CatalogListing()) == []
 
     async def test_the_newest_of_each_path_is_listed_by_path(self, store):
         rows = await self.filled(store)
-        assert await store.catalog.listed(CatalogListing()) == [rows[n] for n in (5, 4, 6, 3, 0)]
+        assert await store.catalog.listed(TENANT, CatalogListing()) == [
+            rows[n] for n in (5, 4, 6, 3, 0)
+        ]
         assert await store.catalog.get("7") == rows[6]
 
     async def test_all_versions_are_listed_newest_first(self, store):
@@ -77,7 +84,7 @@ class CatalogListSuite:
         ("wanted", "found"),
         [
             ({"kind": "subscription"}, ["4"]),
-            ({"kind": "playbook"}, ["6", "5", "3", "1"]),
+            ({"kind": "playbook"}, ["6", "5", "1"]),
             ({"kind": "nothing"}, []),
             ({"path_prefix": "a/"}, ["7", "4"]),
             ({"path_prefix": "%"}, []),
@@ -95,10 +102,10 @@ class CatalogListSuite:
     @pytest.mark.parametrize("all_versions", [False, True])
     async def test_pages_follow_each_other_without_gap_or_repeat(self, store, all_versions):
         await self.filled(store)
-        whole = await store.catalog.listed(CatalogListing(all_versions=all_versions))
+        whole = await store.catalog.listed(TENANT, CatalogListing(all_versions=all_versions))
         pages, after = [], None
         while page := await store.catalog.listed(
-            CatalogListing(all_versions=all_versions, limit=2, after=after)
+            TENANT, CatalogListing(all_versions=all_versions, limit=2, after=after)
         ):
             assert len(page) <= 2
             pages += page
@@ -122,15 +129,15 @@ class CatalogListSuite:
         added = await asyncio.gather(*(add(number) for number in range(1, 13)))
         assert sorted(row.version for row in added) == list(range(1, 13))
         newest = max(added, key=lambda row: row.version)
-        assert await store.catalog.resolve("a") == newest
+        assert await store.catalog.resolve(TENANT, "a") == newest
 
     @pytest.mark.parametrize("path", ["a\0", "é", "a' or true --"])
     async def test_a_strange_path_is_simply_not_there(self, store, path):
         await self.filled(store)
-        assert await store.catalog.resolve(path) is None
-        assert await store.catalog.resolve(path, 1) is None
-        assert await store.catalog.versions(path) == []
-        assert await store.catalog.resolve("a", 1 << 70) is None
+        assert await store.catalog.resolve(TENANT, path) is None
+        assert await store.catalog.resolve(TENANT, path, 1) is None
+        assert await store.versions.page(TENANT, path) == []
+        assert await store.catalog.resolve(TENANT, "a", 1 << 70) is None
         assert await store.catalog.get("not an id") is None
 
 
@@ -315,8 +322,8 @@ class SchedulesSuite:
         await store.schedules.replace("a/b", rows)
         await store.schedules.replace("a/c", [other])
         assert await store.schedules.listed() == [rows[1], rows[0], other]
-        assert await store.schedules.listed("a/c") == [other]
-        assert await store.schedules.listed("a") == []
+        assert await store.schedules.listed(ScheduleListing(path="a/c")) == [other]
+        assert await store.schedules.listed(ScheduleListing(path="a")) == []
 
     async def test_what_a_path_triggers_no_more_is_gone(self, store):
         await store.schedules.replace("a/b", [self.row(1, "a"), self.row(2, "b")])
@@ -379,62 +386,6 @@ class SchedulesSuite:
             *(store.schedules.replace("a/b", [self.row(n, "x")]) for n in range(1, 9))
         )
         assert [row.name for row in await store.schedules.listed()] == ["x"]
-
-
-class TokensSuite:
-    @staticmethod
-    def row(number=1, **fields):
-        known = {
-            "token_id": str(number),
-            "sha256": digest(f"ntk_{number}"),
-            "account": "worker-shared",
-            "roles": ("worker",),
-            "name": "of a worker",
-            "pool": "shared",
-            "expires_at": at(3000),
-        }
-        return TokenRow(**(known | fields))
-
-    async def test_a_token_is_found_by_its_digest(self, store):
-        row = self.row()
-        assert await store.tokens.find(row.sha256) is None
-        await store.tokens.put(row)
-        assert await store.tokens.find(row.sha256) == row
-        assert await store.tokens.find(digest("another")) is None
-
-    async def test_the_same_digest_again_changes_nothing(self, store):
-        row = self.row()
-        await store.tokens.put(row)
-        other = self.row(2, sha256=row.sha256, account="eve", roles=("admin",), pool=None)
-        await store.tokens.put(other)
-        assert await store.tokens.find(row.sha256) == row
-        assert not await store.tokens.revoke("2", at(5))
-
-    async def test_an_account_may_have_several_tokens(self, store):
-        rows = [
-            self.row(1),
-            self.row(2, pool="gpu", expires_at=None),
-            self.row(3, account="anna", roles=("admin", "developer"), pool=None, name=""),
-            self.row(4, roles=("viewer",)),
-        ]
-        for row in rows:
-            await store.tokens.put(row)
-        assert [await store.tokens.find(row.sha256) for row in rows] == rows
-
-    async def test_puts_at_once_keep_one(self, store):
-        rows = [self.row(n, sha256=digest("same"), account=f"a{n % 2}") for n in range(1, 9)]
-        await asyncio.gather(*(store.tokens.put(row) for row in rows))
-        assert await store.tokens.find(digest("same")) in rows
-
-    async def test_a_revoked_token_says_so_for_ever(self, store):
-        row = self.row()
-        await store.tokens.put(row)
-        assert await store.tokens.revoke("1", at(50))
-        assert await store.tokens.revoke("1", at(60))
-        assert await store.tokens.find(row.sha256) == replace(row, revoked_at=at(50))
-        await store.tokens.put(row)
-        assert (await store.tokens.find(row.sha256)).revoked_at == at(50)
-        assert not await store.tokens.revoke("404", at(50))
 
 
 class RolesSuite:

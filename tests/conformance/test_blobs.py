@@ -203,3 +203,38 @@ async def test_a_media_type_that_is_none_is_refused(blobs, media_type):
         await blobs.put(KEY, b"", media_type=media_type)
     with pytest.raises(InvalidKey):
         await blobs.put_stream(KEY, parts(), media_type=media_type)
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [
+        (0, 0),
+        (5, 9),
+        (CHUNK_BYTES - 1, CHUNK_BYTES),
+        (3, None),
+        (len(BIG) - 1, None),
+        (0, len(BIG) * 2),
+    ],
+)
+async def test_a_part_is_read_alone(blobs, first, last):
+    await blobs.put(KEY, BIG)
+    end = None if last is None else last + 1
+    assert await joined(blobs.get_stream(KEY, first, last)) == BIG[first:end]
+
+
+async def test_nothing_is_read_behind_the_end(blobs):
+    await blobs.put(KEY, b"abc")
+    assert await joined(blobs.get_stream(KEY, 3, 9)) == b""
+
+
+async def test_keys_are_listed_in_pages(blobs):
+    keys = [f"execution/7/result/{name}/x" for name in ("B", "a", "a.b", "b", "é".encode().hex())]
+    others = ["execution/71/result/a/x", "execution/8/result/a/x", "objects/a"]
+    for key in (*keys, *others):
+        await blobs.put(key, b"1")
+    assert await blobs.listed("execution/7/") == sorted(keys)
+    assert await blobs.listed("execution/7/", limit=2) == sorted(keys)[:2]
+    assert await blobs.listed("execution/7/", after=sorted(keys)[1], limit=2) == sorted(keys)[2:4]
+    assert await blobs.listed("execution/", after=max(keys)) == others[:2]
+    assert await blobs.listed(limit=100) == sorted([*keys, *others])
+    assert await blobs.listed("execution/7", limit=0) == []

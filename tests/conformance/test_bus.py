@@ -85,6 +85,16 @@ async def test_pools_have_their_own_hints(bus):
     assert payloads(await fetched(bus, pool="a")) == ["h1"]
 
 
+async def test_the_lag_of_a_pool_is_what_nobody_has_fetched(bus):
+    assert await bus.lag("shared") == 0
+    await fetched(bus, timeout_s=0.01)
+    await publish(bus, 1, 2, 3)
+    assert await bus.lag("shared") == 3
+    await fetched(bus, limit=2)
+    assert await bus.lag("shared") == 1
+    assert await bus.lag("other") == 0
+
+
 async def test_workers_of_a_pool_share_its_hints(bus):
     fetches = [asyncio.create_task(fetched(bus, limit=1)) for _ in range(3)]
     await asyncio.sleep(0)

@@ -9,12 +9,11 @@ from tests.conformance.store_suite_more import (
     RolesSuite,
     RuntimesSuite,
     SchedulesSuite,
-    TokensSuite,
 )
 
 EMPTY = """
 delete from noetl.catalog; delete from noetl.log; delete from noetl.runtime;
-delete from noetl.schedule; delete from noetl.token; delete from noetl.account"""
+delete from noetl.schedule"""
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +49,6 @@ class TestRuntimes(RuntimesSuite):
 
 
 class TestSchedules(SchedulesSuite):
-    pass
-
-
-class TestTokens(TokensSuite):
     pass
 
 

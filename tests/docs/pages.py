@@ -1,9 +1,10 @@
 """Reads the pages of the documentation, and does what their blocks say.
 
-A fence names what a block is: `yaml NAME.yaml` is a file, `yaml fragment` a part of one, other
-`yaml` a whole document; `sh` is run line by line and must end with 0, or as `sh exits 3` says;
-`sh stack` is run as one script beside an embedded stack, `sh not run: REASON` is not run;
-`python` is run; `text` and `json` after a command are what it writes, `...` for what varies.
+A fence names what a block is: `yaml NAME.yaml` is a file, and so are `python NAME.py` and `json
+NAME.json`; `yaml fragment` is a part of one, other `yaml` a whole document; `sh` is run line by
+line and must end with 0, or as `sh exits 3` says; `sh stack` is run as one script beside an
+embedded stack, `sh not run: REASON` is not run; `python` is run; `text` and `json` after a command
+are what it writes, `...` for what varies.
 """
 
 import json
@@ -16,12 +17,15 @@ from pathlib import Path
 
 from noetl.cli.app import main
 from noetl.dsl.documents.matching import matches
+from noetl.local.embedded.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 _FENCE = re.compile(
     r"^```(?P<word>\w+)(?P<more>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
+SPARE = "8182"  # stands for a port that is free
+_FILE = re.compile(r"[\w-]+\.(py|json)")
 _PLAIN = re.compile(r"^[^|<>;&$`*]+$")
 
 
@@ -46,6 +50,10 @@ class Block:
     @property
     def is_run(self):
         return not self.is_fragment and not self.more.startswith("not run")
+
+    @property
+    def is_file(self):
+        return bool(_FILE.fullmatch(self.more))
 
     @property
     def needs_stack(self):
@@ -98,7 +106,9 @@ class Follower:
         """Do what one block says."""
         is_output = block.word not in {"text", "json"} or self._before in {"sh", "python"}
         act = getattr(self, f"_{block.word}", None)
-        if act is not None and is_output and block.is_run:
+        if block.is_file:
+            (self.folder / block.more).write_text(block.text, encoding="utf-8")
+        elif act is not None and is_output and block.is_run:
             act(block)
         self._before = block.word
 
@@ -164,6 +174,7 @@ class Operator(Follower):
 
     def __init__(self, folder, config, capsys, monkeypatch):
         super().__init__(folder, capsys, monkeypatch)
+        self._spare = str(free_port())
         self._env = {
             "PATH": f"{BIN}:/usr/bin:/bin",
             "LANG": "C.UTF-8",
@@ -176,9 +187,11 @@ class Operator(Follower):
         self._make("up", "ARGS=--detach --server-port auto")
 
     def down(self):
-        """The end of the stack, of its data, and of a worker that a page did not come to stop."""
+        """The end of the stack, of its data, and of what a page did not come to stop."""
         if (self.folder / "worker.pid").exists():
             self._script('grep -q "has left" worker.log || kill "$(cat worker.pid)"')
+        if (self.folder / "server.pid").exists():
+            self._script('[ -e server.gone ] || kill "$(cat server.pid)"')
         assert self._script("noetl down --wipe --yes") == 0, self.err
 
     def _make(self, *words):
@@ -195,7 +208,8 @@ class Operator(Follower):
             return
         lines = [line for line in block.text.splitlines() if not line.startswith("make ")]
         text = "\n".join(lines).replace(".venv/bin/noetl", "noetl")
-        code = self._script(text.replace("http://127.0.0.1:8082", self._url()))
+        text = text.replace("http://127.0.0.1:8082", self._url()).replace(SPARE, self._spare)
+        code = self._script(text)
         told = f"{block.place} ends with {code}\n{self.out}{self.err}"
         assert code == block.exit_code, told
 

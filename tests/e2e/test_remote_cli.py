@@ -9,24 +9,34 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
 
 from noetl.api.events import LogBatch, LogLine
+from noetl.api.identity import AccountChange, NewAccount, NewRole, NewToken
+from noetl.api.problems import Refused
+from noetl.api.runtime import WorkerEntry
+from noetl.api.schedules import ScheduleBody
 from noetl.cli.app import main
-from noetl.cli.command import every, load
-from noetl.server.tokens import digest, new_token
-from noetl.store.base import TokenRow
+from noetl.cli.command import GROUPS, every, load
+from noetl.clock import rfc3339
+from noetl.server.access.tokens import digest, new_token
+from noetl.store.identity import TokenRow
 from tests.servers.memory import MemoryServer
 from tests.unit.cli.runs import NOOP, WAITING, document, finish, register, start
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 EXAMPLES = [
-    *load("executions").spec.examples,
-    *load("pools").spec.examples,
+    *(
+        line
+        for name in GROUPS
+        if name not in {"tools", "context", "db"}
+        for line in load(name).spec.examples
+    ),
     *(line for _, one in every() if one.spec.is_remote for line in one.spec.examples),
 ]
 # A test run in the background ignores SIGINT, and so would its children.
@@ -94,10 +104,31 @@ def inside(folder, tmp_path, capsys, monkeypatch):
     return run
 
 
+async def furnished(client):
+    """What the examples speak of: somebody with a token, a role, a schedule, a worker."""
+    hello = "examples/hello"
+    wanted = (
+        lambda: client.add_user(NewAccount(subject="ada", roles=("developer", "viewer"))),
+        lambda: client.add_role(NewRole(name="analyst")),
+        lambda: client.add_schedule(ScheduleBody(name="nightly", path=hello, cron="0 3 * * *")),
+        lambda: client.register_worker(WorkerEntry(name="gpu-1", runtime={"pool": "gpu"})),
+    )
+    for make in wanted:
+        with suppress(Refused):
+            await make()
+    (ada,) = (await client.users(q="ada")).items
+    await client.change_user(ada.account_id, AccountChange(active=True))
+    await client.give_roles(ada.account_id, ("developer", "viewer"))
+    if not (await client.tokens(account_id=ada.account_id)).items:
+        await client.add_token(NewToken(name="before", account_id=ada.account_id))
+
+
 @pytest.mark.parametrize("example", dict.fromkeys(EXAMPLES))
 def test_every_example_of_the_help_works(working, folder, tmp_path, inside, example):
     start(working, "examples/hello", (folder / "examples/hello.yaml").read_text())
-    if "|" not in example:
+    register(working, "", (folder / "examples/branches.yaml").read_text())
+    working.call(furnished)
+    if not set("|>") & set(example):
         code, out, err = inside(working, *shlex.split(example)[1:])
         assert code == 0, out + err
         return
@@ -228,7 +259,7 @@ def test_lines_are_followed_over_a_restart(idle, folder, tmp_path):
     def write(n):
         line = LogLine(
             execution_id=execution_id, command_id="7", attempt=1, n=n, step="start",
-            ts=f"2026-01-01T00:00:0{n}.000000Z", text=f"line {n}",
+            ts=rfc3339(idle.clock.now()), text=f"line {n}",
         )  # fmt: skip
         idle.call(lambda client: client.log(LogBatch(entries=(line,))))
 
@@ -249,6 +280,44 @@ def test_lines_are_followed_over_a_restart(idle, folder, tmp_path):
         b" line 1\n",
         b" line 2",
     ]
+
+
+REMOTE = {name: one.spec for name, one in every() if one.spec.is_remote}
+
+
+@pytest.mark.parametrize("name", [name for name in REMOTE if name.endswith(" list")])
+def test_a_list_is_items_and_a_cursor_and_its_names_lead_back(working, folder, inside, name):
+    start(working, "examples/hello", (folder / "examples/hello.yaml").read_text())
+    working.call(furnished)
+    group = name.removesuffix(" list")
+    words = (*name.split(), *(("--user", "ada") if group == "token" else ()))
+    code, out, err = inside(working, *words, "-o", "json")
+    assert (code, err) == (0, "")
+    assert list(json.loads(out)) == ["items", "next_cursor"]
+
+    names = inside(working, *words, "-o", "name")[1].split()
+    assert len(names) == len(json.loads(out)["items"])
+    if f"{group} get" in REMOTE:
+        assert names
+        for one in names[:3]:
+            assert inside(working, group, "get", one, "-o", "name") == (0, f"{one}\n", "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        next(line for line in spec.examples if not set("|>") & set(line))
+        for spec in REMOTE.values()
+        if not all(set("|>") & set(line) for line in spec.examples)
+    ],
+)
+def test_without_a_server_every_command_ends_with_10_and_one_object(inside, idle, line):
+    words = shlex.split(line)[1:]
+    code, out, err = inside(idle, *words, "--yes", "-o", "json", "-vv",
+                            NOETL_SERVER_URL="http://127.0.0.1:1")  # fmt: skip
+
+    assert (code, out) == (10, "")
+    assert json.loads(err)["error"]["code"] == "unreachable"
 
 
 def test_a_stopped_server_is_unreachable(idle, inside):

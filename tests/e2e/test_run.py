@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 
@@ -38,6 +39,32 @@ workflow:
         result = {"n": n + 1}
 """
 )
+
+MARK = "60.0417"  # seconds that nobody else sleeps
+SLOW = HEAD + f"workflow: [{{step: start, tool: {{kind: shell, command: sleep {MARK}}}}}]\n"
+TERMINAL = {"playbook.completed", "playbook.failed", "playbook.cancelled"}
+# Sockets of the network are refused to the whole process; those of its own loop are not.
+WATCHED = """\
+import socket, sys
+def hook(event, given):
+    if event == "socket.__new__" and given[1] not in (-1, socket.AF_UNIX):
+        raise SystemExit(f"a socket of the family {given[1]}")
+    if event in ("socket.connect", "socket.bind", "sqlite3.connect"):
+        raise SystemExit(event)
+sys.addaudithook(hook)
+sys.argv = sys.argv[1:]
+from noetl.cli.app import main
+sys.exit(main())
+"""
+
+
+def commands():
+    """The command lines of all processes."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended meanwhile
+            found.append(file.read_bytes().decode("utf-8", "replace"))
+    return found
 
 
 @pytest.fixture
@@ -81,6 +108,32 @@ def test_an_example_runs_from_start_to_end(folder):
     assert json.loads(done.stdout)["result"] == {"message": "Hello, Ada!"}
     # The target of 1 s is measured on a machine that does nothing else.
     assert taken < 10, f"{taken:.2f} s"
+
+
+def test_a_run_opens_no_connection(folder):
+    words = ["noetl", "run", "examples/hello.yaml", "-o", "json"]
+    done = subprocess.run(
+        [sys.executable, "-c", WATCHED, *words],
+        cwd=folder, env=ENV, capture_output=True, check=True,
+    )  # fmt: skip
+
+    assert json.loads(done.stdout)["status"] == "COMPLETED"
+
+
+def test_a_run_that_takes_too_long_ends_with_its_child(folder):
+    (folder / "slow.yaml").write_text(SLOW)
+    words = ("slow.yaml", "--timeout", "1", "--events", "log.jsonl", "-o", "json", "-q")
+    before = perf_counter()
+    with begin(folder, *words) as process:
+        out, _ = process.communicate(timeout=30)
+    taken = perf_counter() - before
+
+    assert (process.returncode, json.loads(out)["status"]) == (8, "CANCELLED")
+    ends = [name for name in types_of(folder / "log.jsonl") if name in TERMINAL]
+    assert (ends, types_of(folder / "log.jsonl")[-1]) == (ends[:1], ends[0])
+    assert [word for word in commands() if MARK in word] == []
+    # The target of 3 s is that of a machine that does nothing else.
+    assert taken < 15, f"{taken:.2f} s"
 
 
 def test_an_interrupt_cancels_the_run_and_closes_its_log(folder, pipe):

@@ -100,7 +100,7 @@ def test_every_vendor_library_has_an_owner(config):
         for module in contract["protected_modules"]
     }
     modules = {
-        "google-re2": "re2", "pyyaml": "yaml", "ruamel.yaml": "ruamel",
+        "argon2-cffi": "argon2", "google-re2": "re2", "pyyaml": "yaml", "ruamel.yaml": "ruamel",
         "jsonschema-rs": "jsonschema_rs", "nats-py": "nats",
         "prometheus-client": "prometheus_client",
     }  # fmt: skip

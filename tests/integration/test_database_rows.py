@@ -7,10 +7,13 @@ import pytest
 
 from noetl.blobs.base import CHUNK_BYTES, BlobDamaged, BlobGone
 from noetl.blobs.postgres import LARGEST_BYTES, BlobTooLarge, PostgresBlobs
-from noetl.store.base import CatalogEntry, CatalogListing, TokenRow
+from noetl.store.base import CatalogEntry
+from noetl.store.identity import TokenRow
+from noetl.store.postgres import migrate
 from noetl.store.postgres.catalog import PostgresCatalog
 from noetl.store.postgres.database import Database
 from noetl.store.postgres.tokens import PostgresTokens
+from noetl.store.postgres.versions import PostgresVersions
 
 NOW = "2026-01-01T00:00:00.000000Z"
 KEY = "execution/331204559102443520/result/load/deep/0123abcd"
@@ -44,32 +47,37 @@ async def test_one_version_of_a_path_is_active_whoever_adds(database, postgres_u
     await other.close()
 
 
-async def test_an_archived_version_is_found_by_its_id_only(database):
-    catalog = PostgresCatalog(database)
-    first, second = [await catalog.add(entry(number)) for number in (1, 2)]
-    await database.execute("update noetl.catalog set archived_at = now() where version = 2")
-    assert await catalog.resolve("a/b") is None
-    assert await catalog.resolve("a/b", 2) is None
-    assert await catalog.resolve("a/b", 1) == first
-    assert (await catalog.get("2")).content == second.content
-    assert await catalog.listed(CatalogListing()) == [first]
-    assert len(await catalog.listed(CatalogListing(include_archived=True))) == 1
-    assert len(await catalog.versions("a/b")) == 2
-    again = await catalog.add(CatalogEntry(**{**_fields(entry(2)), "catalog_id": "3"}))
-    assert (again.version, await catalog.resolve("a/b")) == (3, again)
+async def test_versions_of_the_release_before_stay_what_they_were(postgres_server):
+    name = postgres_server.make(template="template0")
+    url = postgres_server.url_of(name)
+    known = [script for script in migrate.scripts() if script.name < "0004"]
+    await migrate.migrate(url, known)
+    database = await Database.open(url, size=4)
+    await database.execute(
+        """insert into noetl.catalog (catalog_id, path, version, kind, content, digest, active)
+        values (1, 'a/b', 1, 'playbook', '1', '', false), (2, 'a/b', 2, 'playbook', '2', '', true),
+            (3, 'a/t', 1, 'playbooktest', '3', '', true)"""
+    )
+    await migrate.migrate(url)
+    catalog, versions = PostgresCatalog(database), PostgresVersions(database)
+    assert (await catalog.resolve("default", "a/b")).catalog_id == "2"
+    assert await versions.archive("default", "a/b", 2, NOW) == (2,)
+    assert (await catalog.resolve("default", "a/b")).catalog_id == "1"
+    assert (await catalog.get("3")).kind == "playbook_test"
+    await database.close()
+    postgres_server.drop(name)
 
 
-def _fields(row):
-    return {name: getattr(row, name) for name in row.__struct_fields__}
-
-
-async def test_a_version_that_was_made_active_is_what_the_path_means(database):
-    catalog = PostgresCatalog(database)
-    first, second = [await catalog.add(entry(number)) for number in (1, 2)]
-    await database.execute("update noetl.catalog set active = false")
-    await database.execute("update noetl.catalog set active = true where version = 1")
-    assert await catalog.resolve("a/b") == first
-    assert await catalog.add(entry(2)) == second
+async def test_what_was_removed_is_forgotten_a_day_later_but_not_its_number(database):
+    catalog, versions = PostgresCatalog(database), PostgresVersions(database)
+    for number in (1, 2, 3):
+        await catalog.add(entry(number))
+    await versions.remove("default", "a/b", None, NOW)
+    later = "2026-01-02T00:00:01.000000Z"
+    await versions.remove("default", "a/b", None, later)
+    kept = await database.fetch("select version from noetl.catalog order by version")
+    assert [row["version"] for row in kept] == [3]
+    assert (await catalog.add(entry(4))).version == 4
 
 
 async def test_the_token_of_an_account_that_was_closed_is_not_known(database):

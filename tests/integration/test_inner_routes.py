@@ -21,11 +21,11 @@ from noetl.blobs.memory import MemoryBlobs
 from noetl.bus.memory import MemoryBus
 from noetl.clock import SystemClock, rfc3339
 from noetl.ids import Ids
+from noetl.server.access.tokens import digest, new_token
 from noetl.server.app import create_server
-from noetl.server.http import bound, listener
+from noetl.server.edge.http import bound, listener
 from noetl.server.parts import ServerParts
-from noetl.server.tokens import digest, new_token
-from noetl.store.base import TokenRow
+from noetl.store.identity import TokenRow
 from noetl.store.postgres.database import Database
 from noetl.store.postgres.store import PostgresStore
 from tests.unit.server.rig import HEAD, ONE_STEP, many

@@ -9,16 +9,17 @@ import httpx
 import pytest
 
 from noetl.errors import NoetlError
-from noetl.server.door import Door
-from noetl.server.http import bound, listener
+from noetl.server.edge.door import Door
+from noetl.server.edge.http import bound, listener
+from noetl.server.routes.declared import Declared
 from noetl.server.routes.exchange import body_of, json, route
 from tests.unit.server.rig import rig
 
 
 @asynccontextmanager
-async def listening(*makers):
-    """A server with routes of the test's own; the address it is heard at."""
-    async with rig() as r:
+async def serving(*makers):
+    """A server with routes of the test's own, and the port it is heard at."""
+    async with rig(is_open=False) as r:
         door = Door([maker(r.plane) for maker in makers])
         with bound("127.0.0.1", 0) as open_socket:
             port = open_socket.getsockname()[1]
@@ -27,16 +28,23 @@ async def listening(*makers):
                 group.create_task(server.serve([open_socket]))
                 await server.heard.wait()
                 try:
-                    yield port
+                    yield server, port
                 finally:
                     server.stop()
+
+
+@asynccontextmanager
+async def listening(*makers):
+    """The port alone."""
+    async with serving(*makers) as (_, port):
+        yield port
 
 
 def echo(plane):
     async def answer(_, request):
         return json({"got": (await body_of(request)).decode()})
 
-    return route(plane, "POST", "/echo", answer, "public")
+    return route(plane, "POST", "/echo", answer, "public", Declared(about="Says it again."))
 
 
 async def talk(port: int, *parts: bytes) -> bytes:
@@ -70,6 +78,59 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
     )
 
 
+HEAD = b"POST /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+
+
+async def test_a_body_may_come_in_parts() -> None:
+    async with listening(echo) as port:
+        answer = await talk(port, HEAD + b"Content-Length: 6\r\n\r\n", b"ab", b"cd", b"ef")
+        assert answer.endswith(b'{"got":"abcdef"}')
+        answer = await talk(
+            port, HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"3\r\nabc\r\n", b"0\r\n\r\n"
+        )
+        assert answer.endswith(b'{"got":"abc"}')
+
+
+async def test_who_asks_whether_to_send_a_body_is_told_to() -> None:
+    async with listening(echo) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(HEAD + b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n")
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(b"ok")
+        assert (await reader.read()).endswith(b'{"got":"ok"}')
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_an_idle_connection_is_closed_and_a_slow_request_is_answered() -> None:
+    inside = asyncio.Event()
+
+    def waits(plane):
+        async def answer(plane, request):
+            del plane, request
+            inside.set()
+            await asyncio.Event().wait()
+
+        return route(plane, "POST", "/wait", answer, "public", Declared(about="Waits."))
+
+    async with serving(waits) as (server, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST /wait HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
+        await inside.wait()
+        (connection,) = server.server_state.connections
+        now = asyncio.get_running_loop().time()
+        connection.look(now + 59)
+        connection.look(now + 61)
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 408")
+        connection.look(now + 61)
+        assert not connection.transport.is_closing()
+        connection.look(now + 200)
+        assert b'"code":"timeout"' in await reader.read()
+        writer.close()
+        await writer.wait_closed()
+
+
 async def test_a_head_that_grows_is_refused() -> None:
     start = b"POST /echo HTTP/1.1\r\nHost: x\r\n"
     async with listening(echo) as port:
@@ -95,7 +156,7 @@ async def test_a_caller_that_leaves_takes_its_request_along() -> None:
             finally:
                 cancelled.set()
 
-        return route(plane, "POST", "/wait/{name}", answer, "public")
+        return route(plane, "POST", "/wait/{name}", answer, "public", Declared(about="Waits."))
 
     async with listening(waits) as port:
         _, writer = await asyncio.open_connection("127.0.0.1", port)

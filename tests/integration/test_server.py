@@ -356,7 +356,7 @@ async def test_a_callback_resumes_a_waiting_step_once() -> None:
         state = (await r.plane.cache.get(run)).state
         key = next(iter(state.commands.values())).callback_key
         answer = await r.client.answer(key, b'{"approved":true}')
-        assert answer["execution_id"] == run
+        assert answer.execution_id == run
         assert await r.client.answer(key, b'{"approved":true}') == answer
         told = await r.client.execution(run)
         assert (told.status, told.result) == ("COMPLETED", {"approved": True})

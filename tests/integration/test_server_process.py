@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 
 import httpx
 
-from noetl.server.tokens import digest, new_token
-from noetl.store.base import TokenRow
+from noetl.server.access.tokens import digest, new_token
+from noetl.store.identity import TokenRow
 from noetl.store.postgres.database import Database
 from noetl.store.postgres.tokens import PostgresTokens
 

@@ -21,7 +21,7 @@ from noetl.local.embedded.children import SERVER, WORKERS, Bus, Process
 from noetl.local.nats import Nats
 from noetl.local.postgres import Postgres
 from noetl.server import admin
-from noetl.server.tokens import new_token
+from noetl.server.access.tokens import new_token
 from noetl.settings import process_environment
 
 LEASE_S = 5

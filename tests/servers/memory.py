@@ -17,7 +17,7 @@ from noetl.local.crew import Crew
 from noetl.local.watch import Watch
 from noetl.local.workshop import workshop
 from noetl.server.app import create_server
-from noetl.server.http import bound, listener
+from noetl.server.edge.http import bound, listener
 from noetl.server.parts import ServerParts
 from noetl.store.memory.store import MemoryStore
 from noetl.worker.app import WorkerParts

@@ -43,11 +43,14 @@ do $$
 declare
     name text;
 begin
+    perform set_config('session_replication_role', 'replica', true); -- the audit forbids it
     for name in select tablename from pg_tables where schemaname = 'noetl' loop
         if name <> 'migration' then
             execute format('delete from noetl.%I', name);
         end if;
     end loop;
+    insert into noetl.tenant (tenant_id, name) values ('default', 'default');
+    insert into noetl.audit_head (seq, hash) values (0, decode(repeat('00', 32), 'hex'));
 end
 $$"""
 SHAPE = """

@@ -17,8 +17,8 @@ import pytest
 
 from noetl.api.client import Client
 from noetl.api.sockets import SocketTransport
+from noetl.server.access.tokens import new_token
 from noetl.server.admin import Bearer, welcome
-from noetl.server.tokens import new_token
 from tests.servers.nats import NatsServer
 
 if TYPE_CHECKING:
@@ -89,8 +89,9 @@ def _event(line: str) -> str:
 class FullStack:
     """One server, and a worker of each pool that somebody asked for."""
 
-    def __init__(self, database_url: str, nats_url: str, folder: Path) -> None:
+    def __init__(self, database_url: str, nats_url: str, folder: Path, **more: str) -> None:
         self.nats_url = nats_url
+        self._more = more
         self.data = folder / "data"
         self.data.mkdir()
         self._folder = folder
@@ -114,6 +115,11 @@ class FullStack:
         except BaseException:
             self._server.stop()
             raise
+
+    @property
+    def token(self) -> str:
+        """The bearer of a person who may do everything."""
+        return self._tokens[""]
 
     def serve(self, pool: str = "shared", slots: int = 8) -> str:
         """See to it that a worker process works for a pool; its name."""
@@ -166,6 +172,7 @@ class FullStack:
             "LANG": "C.UTF-8",
             "NOETL_HOME": str(self._folder / "home"),
             "NOETL_NATS_URL": self.nats_url,
+            **self._more,
             **more,
         }
 

@@ -11,8 +11,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from noetl.server import plane
+from noetl.server.ingest.programs import Programs
 from noetl.server.process import serve
-from noetl.server.programs import Programs
 from noetl.settings import ServerSettings
 
 if TYPE_CHECKING:

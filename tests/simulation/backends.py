@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from noetl.bus.base import BusGone
+from noetl.store.base import Store
 from tests.simulation.faults import Unreachable
 
 if TYPE_CHECKING:
@@ -20,10 +21,7 @@ if TYPE_CHECKING:
     from noetl.store.memory.store import MemoryStore
     from tests.simulation.faults import Faults
 
-PARTS = (
-    "log", "executions", "commands", "timers", "outbox", "catalog", "callbacks", "output",
-    "runtimes", "schedules", "tokens",
-)  # fmt: skip
+PARTS = tuple(name for name in Store.__annotations__ if name != "roles")
 
 
 class Process:
@@ -186,6 +184,10 @@ class FlakyBus:
         if faults.hits("bus_twice"):
             self._soon(self._inner.tell(subject, payload))
         await self._inner.tell(subject, payload)
+
+    async def lag(self, pool: str) -> int:
+        await self.reach()
+        return await self._inner.lag(pool)
 
     def hints(self, pool: str) -> Any:
         return _FlakyHints(self._inner.hints(pool), self)

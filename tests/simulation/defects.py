@@ -8,7 +8,7 @@ from zlib import crc32
 
 import msgspec
 
-from noetl.server.reports import Intake
+from noetl.server.fleet.reports import Intake
 from tests.simulation.backends import PARTS
 from tests.simulation.world import Hooks
 

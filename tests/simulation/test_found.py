@@ -10,8 +10,8 @@ import pytest
 from noetl.api.commands import Heartbeat, Held
 from noetl.api.problems import Refused
 from noetl.blobs.memory import MemoryBlobs
-from noetl.server.cache import Cache
-from noetl.server.programs import Programs
+from noetl.server.ingest.cache import Cache
+from noetl.server.ingest.programs import Programs
 from noetl.store.memory.store import MemoryStore
 from tests.simulation.defects import Over, over
 from tests.simulation.faults import Unreachable

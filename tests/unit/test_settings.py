@@ -15,6 +15,7 @@ from noetl.settings import (
     variable,
     warnings,
 )
+from noetl.settings.table import FILES
 
 DATABASE = "postgresql://db/noetl"
 
@@ -361,12 +362,21 @@ def test_every_field_names_a_setting_of_its_process_with_the_same_default():
     ):
         table = {setting.name: setting for setting in SETTINGS}
         for field in dataclasses.fields(model):
-            setting = table[field.metadata["setting"]]
+            name = field.metadata["setting"]
+            setting = table[FILES.get(name, name)]
             if process != "cli":
                 assert process in setting.processes, setting.name
             if setting.default and field.name not in {"metrics_bind", "server_url"}:
                 made = field.metadata["read"](setting.default)
                 assert made == getattr(model, field.name), setting.name
+
+
+def test_where_the_internal_token_lies_is_known_so_that_it_can_be_read_again(tmp_path):
+    file = tmp_path / "token"
+    file.write_text("inner\n", encoding="utf-8")
+    found = server(NOETL_INTERNAL_API_TOKEN_FILE=str(file))
+    assert (found.internal_token, found.internal_token_file) == ("inner", str(file))
+    assert (found.shown()["internal_token"], server().internal_token_file) == ("***", "")
 
 
 def test_a_process_of_ours_is_given_settings_and_what_an_interpreter_needs():

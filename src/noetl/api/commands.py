@@ -17,6 +17,14 @@ class CommandContext(msgspec.Struct, frozen=True, kw_only=True):
     awaited: dict[str, Any] | None = None
 
 
+class CommandWork(msgspec.Struct, frozen=True, kw_only=True):
+    """What the work of a command is."""
+
+    tool: dict[str, Any]
+    bindings: dict[str, Any]
+    refs: dict[str, Any]
+
+
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     """One claimed unit of work; the step itself is read from the catalog by `catalog_id`."""
 
@@ -46,6 +54,30 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     deadline: str | None = None
     trace: dict[str, Any] | None = None
     meta: dict[str, Any] = {}
+
+
+class CommandState(msgspec.Struct, frozen=True, kw_only=True):
+    """A command as it stands, open or closed."""
+
+    status: Literal["PENDING", "CLAIMED", "RUNNING", "PARKED", "COMPLETED", "FAILED", "CANCELLED"]
+    event_id: str
+    execution_id: str
+    command_id: str
+    command_key: str
+    node_id: str
+    node_name: str
+    action: str
+    attempt: int
+    max_attempts: int
+    pool: str
+    priority: int
+    worker_id: str | None
+    lease_until: str | None
+    started_at: str | None
+    idempotency_key: str
+    iteration: int | None
+    context: CommandWork
+    meta: dict[str, Any]
 
 
 class Claim(
@@ -137,6 +169,12 @@ class Extended(msgspec.Struct, frozen=True, kw_only=True):
     """The lease goes on."""
 
     lease_until: str
+    status: str = "ok"
+
+
+class Released(msgspec.Struct, frozen=True, kw_only=True):
+    """Others may claim what was given back."""
+
     status: str = "ok"
 
 

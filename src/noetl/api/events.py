@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from noetl.api.commands import Command  # noqa: TC001 - msgspec reads the types of the fields
+from noetl.api.shapes import LogRow  # noqa: TC001 - as above
 
 MOST_EVENTS = 256
 MOST_LINES = 1_000
@@ -132,8 +133,15 @@ class LogBatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     entries: tuple[LogLine, ...] = ()
 
 
+class LinesTaken(msgspec.Struct, frozen=True, kw_only=True):
+    """How many lines were taken."""
+
+    count: int
+    status: str = "ok"
+
+
 class LogPage(msgspec.Struct, frozen=True, kw_only=True):
     """Lines of a run, in order."""
 
-    items: list[dict[str, Any]]
+    items: list[LogRow]
     next_cursor: str | None = None

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from noetl.api.shapes import Error, Refusal, Row  # noqa: TC001 - msgspec reads the types of the fields
+
 
 class Dedup(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
@@ -82,7 +84,7 @@ class BatchItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: Literal["started", "duplicate", "error"]
     commands_generated: int
     execution_id: str | None = None
-    error: dict[str, Any] | None = None
+    error: Refusal | None = None
 
 
 class StartedBatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,7 +116,7 @@ class ExecutionItem(msgspec.Struct, frozen=True, kw_only=True):
     pool: str
     priority: int
     labels: dict[str, Any]
-    error: dict[str, Any] | None
+    error: Error | None
 
 
 class ExecutionPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,7 +136,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     progress: dict[str, int]
     is_cancelled: bool
     is_terminal: bool
-    error: dict[str, Any] | None
+    error: Error | None
     last_seq: int
 
 
@@ -173,7 +175,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
     ctx: dict[str, Any] = {}
     result: Any = None
     reference: dict[str, Any] | None = None
-    error: dict[str, Any] | None = None
+    error: Error | None = None
     failed_steps: tuple[str, ...] = ()
     step_states: dict[str, Any] = {}
     last_seq: int = 0
@@ -183,13 +185,13 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
     trace: dict[str, Any] | None = None
     created_by: str = ""
     tenant_id: str = "default"
-    events: tuple[dict[str, Any], ...] = ()
+    events: tuple[Row, ...] = ()
 
 
 class Events(msgspec.Struct, frozen=True, kw_only=True):
     """A page of a run's log, in `seq` order, as rows."""
 
-    items: tuple[dict[str, Any], ...]
+    items: tuple[Row, ...]
     last_seq: int
     next_cursor: str | None = None
 
@@ -221,6 +223,8 @@ class Rerun(
 
     payload: dict[str, Any] | None = None
     version: str | int | None = None
+    pool: str | None = None
+    """Where it runs; else in the pool of the first."""
 
 
 class Fork(

@@ -9,11 +9,45 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
-from noetl.api import catalog, commands, events, executions, problems, results, runtime
+from noetl.api import (
+    audit,
+    callbacks,
+    catalog,
+    commands,
+    events,
+    executions,
+    health,
+    identity,
+    internal,
+    problems,
+    reading,
+    results,
+    runtime,
+    schedules,
+    shapes,
+    variables,
+)
 
 T = TypeVar("T")
 
-_MODULES: Final = (catalog, commands, events, executions, problems, results, runtime)
+_MODULES: Final = (
+    audit,
+    callbacks,
+    catalog,
+    commands,
+    events,
+    executions,
+    health,
+    identity,
+    internal,
+    problems,
+    reading,
+    results,
+    runtime,
+    schedules,
+    shapes,
+    variables,
+)
 MODELS: Final = tuple(
     value
     for module in _MODULES
@@ -21,7 +55,8 @@ MODELS: Final = tuple(
     if isinstance(value, type) and issubclass(value, msgspec.Struct)
 )
 _DECODERS: Final[dict[Any, msgspec.json.Decoder[Any]]] = {
-    model: msgspec.json.Decoder(model) for model in (*MODELS, dict[str, Any], Any)
+    model: msgspec.json.Decoder(model)
+    for model in (*MODELS, tuple[variables.Variable, ...], dict[str, Any], Any)
 }
 
 

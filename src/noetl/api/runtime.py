@@ -91,6 +91,46 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int
     pending: int
     oldest_pending_at: str | None = None
+    consumer_lag: int | None = None
+    """Hints on the bus that no worker has fetched; none while the bus does not tell."""
+
+
+class Gone(msgspec.Struct, frozen=True, kw_only=True):
+    """The process is forgotten."""
+
+    status: str = "ok"
+    released: int = 0
+    """Commands that it held, and that others may claim now."""
+
+
+class Drain(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """Workers of a pool are to finish what they hold and take on nothing more."""
+
+    worker: str | None = None
+    """The only one; none: all of the pool."""
+
+
+class Drained(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is told so with the next heartbeat."""
+
+    pool: str
+    workers: tuple[str, ...]
+    status: str = "draining"
+
+
+class ShardInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run belongs."""
+
+    execution_id: str
+    shard_count: int
+    shard_index: int
+    source: str
+    """`query`, or `server` when the caller named no count."""
+    hash_function: str
+    seed: int
+    server_config: dict[str, Any]
 
 
 class Pools(msgspec.Struct, frozen=True, kw_only=True):

@@ -66,8 +66,11 @@ class Blobs(Protocol):
     ) -> Stat:
         """Keep bytes as they come; nothing is kept when their source fails."""
 
-    def get_stream(self, key: str) -> AsyncIterator[bytes]:
-        """The bytes in chunks; damage is raised at the latest after the last one."""
+    def get_stream(self, key: str, first: int = 0, last: int | None = None) -> AsyncIterator[bytes]:
+        """The bytes in chunks, or those from `first` to `last`, both included.
+
+        Damage of the whole is raised at the latest after its last chunk; a part is not compared.
+        """
 
     async def head(self, key: str) -> Stat | None:
         """What lies under a key."""
@@ -75,8 +78,10 @@ class Blobs(Protocol):
     async def delete(self, key: str) -> None:
         """Forget a key; one that is not there is forgotten already."""
 
-    async def listed(self, prefix: str = "") -> list[str]:
-        """Keys that begin with a text, in order."""
+    async def listed(
+        self, prefix: str = "", *, after: str = "", limit: int | None = None
+    ) -> list[str]:
+        """Keys that begin with a text, in order; those behind a key, and so many at most."""
 
 
 def checked(key: str, media_type: str = JSON) -> str:

@@ -62,18 +62,23 @@ class FileBlobs:
         finally:
             writing.discard()
 
-    async def get_stream(self, key: str) -> AsyncIterator[bytes]:
+    async def get_stream(
+        self, key: str, first: int = 0, last: int | None = None
+    ) -> AsyncIterator[bytes]:
         """The bytes in chunks; damage is raised at the latest after the last one."""
         file, stat = await asyncio.to_thread(self._open, checked(key))
-        digest, size = sha256(), 0
+        end = stat.size if last is None else min(last + 1, stat.size)
+        digest, size = sha256(), first
         try:
-            while chunk := await asyncio.to_thread(file.read, CHUNK_BYTES):
+            file.seek(HEADER_BYTES + first)
+            while chunk := await asyncio.to_thread(_read, file, size, end, is_all=last is None):
                 digest.update(chunk)
                 size += len(chunk)
                 yield chunk
         finally:
             file.close()
-        _compare(stat, size, digest.hexdigest())
+        if first == 0 and last is None:
+            _compare(stat, size, digest.hexdigest())
 
     async def head(self, key: str) -> Stat | None:
         """What lies under a key."""
@@ -84,9 +89,12 @@ class FileBlobs:
         path = self._path(checked(key))
         await asyncio.to_thread(path.unlink, missing_ok=True)
 
-    async def listed(self, prefix: str = "") -> list[str]:
+    async def listed(
+        self, prefix: str = "", *, after: str = "", limit: int | None = None
+    ) -> list[str]:
         """Keys that begin with a text, in order."""
-        return await asyncio.to_thread(self._listed, prefix)
+        found = await asyncio.to_thread(self._listed, prefix)
+        return [key for key in found if key > after][:limit]
 
     def _path(self, key: str) -> Path:
         return self._root / (key + _END)
@@ -181,6 +189,11 @@ class _Writing:
         """Remove what is not in its place."""
         self._file.close()
         self._beside.unlink(missing_ok=True)
+
+
+def _read(file: BinaryIO, at: int, end: int, *, is_all: bool) -> bytes:
+    """The next chunk; of the whole, also bytes that should not be there, so that they are found."""
+    return file.read(CHUNK_BYTES if is_all else min(CHUNK_BYTES, max(0, end - at)))
 
 
 def _make_folder(folder: Path) -> None:

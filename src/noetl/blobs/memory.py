@@ -49,9 +49,12 @@ class MemoryBlobs:
         checked(key, media_type)
         return self._keep(key, b"".join([chunk async for chunk in chunks]), media_type)
 
-    async def get_stream(self, key: str) -> AsyncIterator[bytes]:
-        """The bytes in chunks."""
+    async def get_stream(
+        self, key: str, first: int = 0, last: int | None = None
+    ) -> AsyncIterator[bytes]:
+        """The bytes in chunks, or those from `first` to `last`."""
         data = await self.get(key)
+        data = data[first : None if last is None else last + 1]
         for start in range(0, len(data), CHUNK_BYTES):
             yield data[start : start + CHUNK_BYTES]
 
@@ -64,9 +67,12 @@ class MemoryBlobs:
         """Forget a key; one that is not there is forgotten already."""
         self._objects.pop(checked(key), None)
 
-    async def listed(self, prefix: str = "") -> list[str]:
+    async def listed(
+        self, prefix: str = "", *, after: str = "", limit: int | None = None
+    ) -> list[str]:
         """Keys that begin with a text, in order."""
-        return sorted(key for key in self._objects if key.startswith(prefix))
+        found = (key for key in self._objects if key.startswith(prefix) and key > after)
+        return sorted(found)[:limit]
 
     def _keep(self, key: str, data: bytes, media_type: str) -> Stat:
         checked(key, media_type)

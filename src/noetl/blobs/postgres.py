@@ -32,7 +32,13 @@ _PART: Final = """
 select substring(body from $3 for $4) from noetl.result where ref = $1 and sha256 = $2"""
 _DELETE: Final = "delete from noetl.result where ref = $1"
 _LISTED: Final = """
-select ref from noetl.result where starts_with(ref, $1) order by ref collate "C" """
+select ref from noetl.result
+where starts_with(ref, $1) and ref collate "C" > $2
+order by ref collate "C" limit $3"""
+_LISTED_OF: Final = """
+select ref from noetl.result
+where execution_id = $4 and starts_with(ref, $1) and ref collate "C" > $2
+order by ref collate "C" limit $3"""
 
 
 class BlobTooLarge(NoetlError):
@@ -101,21 +107,25 @@ class PostgresBlobs:
             _check_size(key, len(data))
         return await self._keep(key, bytes(data), media_type)
 
-    async def get_stream(self, key: str) -> AsyncIterator[bytes]:
+    async def get_stream(
+        self, key: str, first: int = 0, last: int | None = None
+    ) -> AsyncIterator[bytes]:
         """The bytes in chunks; damage is raised at the latest after the last one."""
         stat = await self.head(key)
         if stat is None:
             raise BlobGone(f"{key}: nothing lies there")
-        digest, size = sha256(), 0
-        while size < stat.size:
-            part = await self._part(stat, size)
+        digest, size = sha256(), first
+        end = stat.size if last is None else min(last + 1, stat.size)
+        while size < end:
+            part = await self._part(stat, size, end)
             digest.update(part)
             size += len(part)
             for start in range(0, len(part), CHUNK_BYTES):
                 yield part[start : start + CHUNK_BYTES]
             if not part:
                 break
-        _compare(stat, size, digest.digest())
+        if first == 0 and last is None:
+            _compare(stat, size, digest.digest())
 
     async def head(self, key: str) -> Stat | None:
         """What lies under a key."""
@@ -126,9 +136,17 @@ class PostgresBlobs:
         """Forget a key; one that is not there is forgotten already."""
         await self._database.execute(_DELETE, checked(key))
 
-    async def listed(self, prefix: str = "") -> list[str]:
-        """Keys that begin with a text, in order."""
-        return [row["ref"] for row in await self._database.fetch(_LISTED, prefix)]
+    async def listed(
+        self, prefix: str = "", *, after: str = "", limit: int | None = None
+    ) -> list[str]:
+        """Keys that begin with a text, in order; those of one run are found by its id."""
+        wanted = (prefix, max(after, prefix[:-1]), limit)
+        execution_id, _ = _origin(f"{prefix}-/-")
+        if execution_id is None:
+            rows = await self._database.fetch(_LISTED, *wanted)
+        else:
+            rows = await self._database.fetch(_LISTED_OF, *wanted, execution_id)
+        return [row["ref"] for row in rows]
 
     async def _keep(self, key: str, data: bytes, media_type: str) -> Stat:
         _check_size(key, len(data))
@@ -147,9 +165,9 @@ class PostgresBlobs:
         )
         return Stat(key=key, size=len(data), sha256=digest.hexdigest(), media_type=media_type)
 
-    async def _part(self, stat: Stat, start: int) -> bytes:
-        digest = bytes.fromhex(stat.sha256)
-        part = await self._database.fetchval(_PART, stat.key, digest, start + 1, _READ_BYTES)
+    async def _part(self, stat: Stat, start: int, end: int) -> bytes:
+        digest, size = bytes.fromhex(stat.sha256), min(_READ_BYTES, end - start)
+        part = await self._database.fetchval(_PART, stat.key, digest, start + 1, size)
         if part is None:
             raise BlobGone(f"{stat.key}: it was replaced or deleted while it was read")
         return bytes(part)
@@ -158,9 +176,15 @@ class PostgresBlobs:
 def _origin(key: str) -> tuple[int | None, str | None]:
     """The execution and step that a key names: `execution/<id>/<what>/<step>/<digest>`; or none."""
     match key.split("/"):
-        case ["execution", number, _, *step, _] if number.isdigit() and int(number) <= _LARGEST_ID:
+        case ["execution", number, _, *step, _] if (
+            _is_number(number) and int(number) <= _LARGEST_ID
+        ):
             return int(number), "/".join(step)
     return None, None
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
 
 
 def _stat(key: str, row: Row) -> Stat:

@@ -10,15 +10,13 @@ import codecs
 from base64 import b64encode
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any, ClassVar, Final
-from urllib.parse import quote, unquote
+from typing import Any, Final, Literal
 
 import msgspec
 
+from noetl.blobs.naming import SCHEME, InvalidRef, Name, parsed, segment
 from noetl.dsl.views import Reference
-from noetl.errors import NoetlError
 
-LONGEST_REF: Final = 2048
 EXTRACTED_BYTES: Final = 8 * 1024
 PREVIEW_BYTES: Final = 1024
 _PART_BYTES: Final = 512
@@ -26,16 +24,7 @@ _DEPTH: Final = 8
 _ROOM_BYTES: Final = 64
 """With less room than this the rest of a long map is not looked at."""
 _FIRST_ROWS: Final = 3
-_SCHEME: Final = "noetl://"
-_SHORTEST: Final = 5
 _encode: Final = msgspec.json.Encoder().encode
-
-
-class InvalidRef(NoetlError):
-    """A text that names no stored value."""
-
-    code = "bad_ref"
-    status: ClassVar[int] = 400
 
 
 def id_of(data: bytes) -> str:
@@ -43,20 +32,25 @@ def id_of(data: bytes) -> str:
     return sha256(data).hexdigest()[:32]
 
 
-def ref_of(execution_id: str, step: str, id: str) -> str:  # noqa: A002 - the word of the grammar
-    """The reference of a step's stored value."""
-    name = "/".join(_segment(part) for part in step.split("/"))
-    return f"{_SCHEME}execution/{_segment(execution_id)}/result/{name}/{_segment(id)}"
+def ref_of(
+    execution_id: str,
+    step: str,
+    id: str,  # noqa: A002 - the word of the grammar
+    form: Literal["result", "manifest"] = "result",
+) -> str:
+    """The reference of a step's stored value, or of a list of such."""
+    name = "/".join(segment(part) for part in step.split("/"))
+    return f"{SCHEME}execution/{segment(execution_id)}/{form}/{name}/{segment(id)}"
 
 
 def key_of(ref: str) -> str:
     """The blob key of a reference: its path, each segment in its one encoded form."""
-    return "/".join(_segment(part) for part in _parts(ref))
+    return _of_run(ref).key
 
 
 def execution_of(ref: str) -> str:
     """The run that a stored value belongs to."""
-    return _parts(ref)[1]
+    return _of_run(ref).execution_id
 
 
 def reference_of(
@@ -169,22 +163,9 @@ def _left_after(value: object, depth: int, left: int) -> int:
     return left - 1
 
 
-def _segment(text: str) -> str:
-    """One segment, percent-encoded; a leading dot too, so that no segment is hidden or a parent."""
-    encoded = quote(text, safe="")
-    if not encoded:
-        raise InvalidRef("a segment of a reference is empty")
-    return "%2E" + encoded[1:] if encoded.startswith(".") else encoded
-
-
-def _parts(ref: str) -> list[str]:
-    if not ref.startswith(_SCHEME) or len(ref) > LONGEST_REF or not ref.isascii():
-        raise InvalidRef(f"{ref[:80]!r} is not a reference", hint="noetl://execution/<id>/result/…")
-    try:
-        parts = [unquote(part, errors="strict") for part in ref[len(_SCHEME) :].split("/")]
-    except UnicodeDecodeError:
-        raise InvalidRef(f"{ref[:80]!r} is not percent-encoded UTF-8") from None
-    is_known = parts[0] == "execution" and len(parts) >= _SHORTEST
-    if not is_known or parts[2] not in {"result", "manifest"} or not all(parts):
+def _of_run(ref: str) -> Name:
+    """A reference of a run's value; the other forms are no names of blobs that tools may use."""
+    name = parsed(ref)
+    if name.form not in {"result", "manifest"}:
         raise InvalidRef(f"{ref[:80]!r} is not a reference of a run's value")
-    return parts
+    return name

@@ -109,6 +109,9 @@ class Bus(Protocol):
     def hints(self, pool: str) -> Hints:
         """The hints of a pool, also those published before anyone asked."""
 
+    async def lag(self, pool: str) -> int:
+        """How many hints of a pool nobody has fetched yet."""
+
     async def tell(self, subject: str, payload: bytes) -> None:
         """Tell whoever listens now."""
 

@@ -237,6 +237,10 @@ class MemoryBus:
         """The hints of a pool, also those published before anyone asked."""
         return self._consumer(token(pool))
 
+    async def lag(self, pool: str) -> int:
+        """How many hints of a pool nobody has fetched yet."""
+        return len(self._consumer(pool).queue)
+
     async def tell(self, subject: str, payload: bytes) -> None:
         """Tell whoever listens now."""
         if self._is_closed:

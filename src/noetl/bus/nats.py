@@ -152,6 +152,17 @@ class NatsBus:
             self._pools[name] = found
         return found
 
+    async def lag(self, pool: str) -> int:
+        """How many hints of a pool nobody has fetched yet; a pool without a worker has none."""
+        name = f"{subjects.COMMANDS_STREAM}.{subjects.consumer(pool)}"
+        try:
+            found = await self._here().call(f"CONSUMER.INFO.{name}")
+        except streams.ApiFault as refusal:
+            if refusal.err_code == streams.NO_CONSUMER:
+                return 0
+            raise
+        return int(found["num_pending"])
+
     async def tell(self, subject: str, payload: bytes) -> None:
         """Tell whoever listens now."""
         await self._here().send(subject, payload)
@@ -210,7 +221,7 @@ class NatsBus:
         link = await Link.open(self._address)
         try:
             for done in await streams.declare(link, self._streams):
-                _log.info("the bus was set up: %s", done)
+                _log.info("the bus was set up", extra={"done": done})
             for ear in list(self._ears):
                 if ear in self._ears:
                     await ear.attach(link)
@@ -270,13 +281,13 @@ class NatsBus:
         if silences < MOST_SILENCES or not stream:
             return
         self._silences[stream] = 0
-        _log.error("the stream %s keeps nothing: it is made anew", stream)
+        _log.error("a stream keeps nothing: it is made anew", extra={"stream": stream})
         await link.call(f"STREAM.DELETE.{stream}")
         await self._repair(link)
 
     async def _declare(self, link: Link) -> None:
         for done in await streams.declare(link, self._streams):
-            _log.warning("the bus was repaired: %s", done)
+            _log.warning("the bus was repaired", extra={"done": done})
 
     def _later(self, work: Awaitable[None]) -> None:
         """Finish something that nobody waits for."""

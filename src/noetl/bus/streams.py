@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _NANOS: Final = 1_000_000_000
 _NO_STREAM: Final = 10059
 _NAME_TAKEN: Final = 10058
+NO_CONSUMER: Final = 10014
 _REFUSED: Final = frozenset({400, 500})
 _EXHAUSTED: Final = frozenset({10028, 10047})
 """Memory or disk of the broker is full."""
@@ -188,6 +189,17 @@ async def declare(api: Api, streams: Iterable[Stream]) -> list[str]:
             await _update(api, {**actual, **wanted}, drift)
             done.append(f"repaired {stream.name}: {', '.join(drift)}")
     return done
+
+
+async def differing(api: Api, streams: Iterable[Stream]) -> dict[str, str]:
+    """What is missing or differs, by the name of its stream; nothing is changed."""
+    found = {}
+    for stream in streams:
+        actual = await _config(api, stream.name)
+        drift = ["missing"] if actual is None else _drift(stream.config(), actual)
+        if drift:
+            found[stream.name] = ", ".join(drift)
+    return found
 
 
 async def join(api: Api, consumer: Consumer) -> None:

@@ -10,10 +10,12 @@ import typer
 from typer.core import TyperGroup
 
 from noetl import __version__
-from noetl.cli.command import COMMANDS, GROUPS, load, nearest, write_examples, write_parameters
+from noetl.cli.command import COMMANDS, GROUPS, load, write_examples, write_parameters
 from noetl.cli.failures import CommandFailed
+from noetl.cli.naming import NAMES, complete
 from noetl.cli.options import arranged, glance, shared_options
 from noetl.cli.output import Output, PipeClosed, mute
+from noetl.cli.text import nearest
 from noetl.settings import CliSettings, warnings
 
 if TYPE_CHECKING:
@@ -95,6 +97,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; the answer is the exit code of the process."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     out = Output(_utf8(sys.stdout), _utf8(sys.stderr), CliSettings.read())
+    if words[:1] == [NAMES]:
+        return complete(out, words[1:])
     glance(words, out)
     try:
         code = _run(words, out)

@@ -9,6 +9,7 @@ import typer
 from noetl.api.executions import Execute
 from noetl.api.plain import Unreadable, plain, read
 from noetl.cli import files
+from noetl.cli.failures import CommandFailed
 from noetl.cli.listing import Look, show_list
 from noetl.cli.remote import ask
 from noetl.cli.text import visible
@@ -27,16 +28,30 @@ Item = dict[str, Any]
 
 
 def start_batch(out: Output, name: str) -> None:
-    """Start one run per line."""
+    """Start one run per line; what became of a line is shown as soon as its request is done."""
     source = files.read(name, most=files.WHOLE)
+    is_streamed = out.format in {"jsonl", "name"}
+    items: list[Item] = []
 
-    async def work(client: Client) -> list[Item]:
-        found = [item for chunk in _chunks(source.data) for item in await _started(client, chunk)]
-        return [{**item, "index": index} for index, item in enumerate(found)]
+    async def work(client: Client) -> None:
+        for chunk in _chunks(source.data):
+            for told in await _started(client, chunk):
+                items.append({**told, "index": len(items)})
+                if is_streamed:
+                    show_list(out, items[-1:], _LOOK)
 
-    items = ask(out, work)
+    try:
+        ask(out, work)
+    except CommandFailed as fault:
+        # Runs that were started are told of, whatever became of the rest.
+        if out.is_structured and not is_streamed:
+            fault.details = {**fault.details, "items": items}
+        elif items and not is_streamed:
+            show_list(out, items, _LOOK)
+        raise
     # What became of each line is the data of this command, refusals too: it is never held back.
-    show_list(out, items, _LOOK)
+    if not is_streamed:
+        show_list(out, items, _LOOK)
     failed = sum(1 for item in items if item["status"] == "error")
     if failed:
         out.note(f"{failed} of {len(items)} lines of {visible(source.name)} were refused")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -12,7 +11,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from noetl.cli.failures import CommandFailed
 from noetl.cli.options import server_options, shared_options
-from noetl.cli.output import COLORS, Color, Output
+from noetl.cli.output import COLORS, TIMES, Color, Output, Time
+from noetl.cli.text import nearest
 from noetl.cli.where import Where
 
 if TYPE_CHECKING:
@@ -30,10 +30,24 @@ COMMANDS: Final[dict[str, str]] = {
     "explain": "Say what a key, a tool, a code or a setting means.",
     "schema": "Print the JSON Schema of a kind of document.",
     "graph": "Draw the steps and arcs of a playbook.",
+    "tools": "List the tools of steps, and print the schema of one.",
+    "init": "Write a commented playbook and its test to start from.",
     "register": "Put playbooks into the catalog of a server.",
+    "apply": "Make the catalog of a server equal files: plan, then act.",
+    "diff": "Show what differs between files, the catalog and its versions.",
+    "catalog": "List, show, promote, put away and export documents.",
     "exec": "Start a playbook on a server, and wait for its end or not.",
-    "executions": "List, show, follow and cancel the runs of a server.",
-    "pools": "Show the pools of workers, and what waits for them.",
+    "executions": "List, show, follow and steer the runs of a server.",
+    "schedules": "List, make, pause and fire the schedules of playbooks.",
+    "pools": "Show the pools of workers, and let them end their work.",
+    "workers": "Show the workers of all pools.",
+    "users": "List, make and change accounts.",
+    "roles": "List, make and change roles, and what they allow on paths.",
+    "tenants": "List and make tenants.",
+    "token": "Make, list, rotate and revoke tokens.",
+    "audit": "Show what was done and refused, and whether it is whole.",
+    "whoami": "Show who you are for the server.",
+    "api": "Call a route of the server, as it is.",
     "context": "Keep servers and their tokens under names.",
     "up": "Start the embedded stack: database, broker, server, workers.",
     "down": "Stop the embedded stack.",
@@ -41,11 +55,16 @@ COMMANDS: Final[dict[str, str]] = {
     "logs": "Show what the parts of the embedded stack said.",
     "server": "Run one server in the foreground.",
     "worker": "Run one worker in the foreground.",
-    "db": "Bring a database to this release, or say where it is.",
+    "db": "Migrate, check, ask, back up and restore a database.",
+    "query": "Ask the database: one statement that reads.",
+    "doctor": "Look whether this machine, and the stack here, are well.",
     "completion": "Print a completion script for a shell.",
 }
 # The commands that have commands of their own.
-GROUPS: Final = ("executions", "pools", "context")
+GROUPS: Final = (
+    "tools", "catalog", "executions", "schedules", "pools", "workers", "users", "roles", "tenants",
+    "token", "audit", "context", "db",
+)  # fmt: skip
 # Formats of the commands whose data is findings.
 _HELP: Final = ("-h", "--help")
 FINDINGS: Final = ("table", "json", "yaml", "jsonl", "sarif", "github")
@@ -65,6 +84,8 @@ class Spec:
     takes: str = "files"
     is_remote: bool = False
     """Whether it talks to a server, and takes the options that say to which."""
+    is_mutating: bool = False
+    """Whether it changes something there: a production server is named in red."""
 
     @property
     def summary(self) -> str:
@@ -96,6 +117,10 @@ class Command(TyperCommand):
         """Put the shared options where they belong, then run."""
         values = {param.name: ctx.params.pop(param.name) for param in self.shared}
         configure(ctx.obj, self.spec, values)
+        if self.spec.is_mutating:
+            from noetl.cli.asking import announce
+
+            announce(ctx.obj)
         return super().invoke(ctx)
 
     def collect_usage_pieces(self, ctx: Context) -> list[str]:
@@ -199,6 +224,14 @@ def configure(out: Output, spec: Spec, values: dict[str, Any]) -> None:
     out.color = cast("Color", color)
     out.is_quiet = values["quiet"]
     out.verbosity = values["verbose"]
+    time = values["time"]
+    if time not in {None, *TIMES}:
+        raise _bad_choice("--time", time, TIMES)
+    out.time = cast("Time | None", time)
+    out.columns = tuple(word.strip() for word in (values["columns"] or "").split(",") if word)
+    out.is_wide = values["wide"]
+    out.may_ask = not values["no_input"]
+    out.is_agreed = values["yes"]
     if spec.is_remote:
         out.where = Where(**{name: values[name] for name in Where.__slots__})
 
@@ -218,14 +251,6 @@ def _bad_choice(option: str, value: str, known: Iterable[str]) -> CommandFailed:
     return CommandFailed(
         "usage", f"`{option} {value}` is not possible here", hint=nearest(value, tuple(known))
     )
-
-
-def nearest(word: str, known: tuple[str, ...]) -> str:
-    """A `did you mean` hint, or the known words when nothing is near."""
-    close = get_close_matches(word, known, n=1)
-    if close:
-        return f"did you mean `{close[0]}`?"
-    return "known here: " + ", ".join(f"`{item}`" for item in known)
 
 
 def argument_label(param: Any) -> str:  # noqa: ANN401 - the class is private to typer

@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noetl.cli.command import COMMANDS, GROUPS, Command, Spec, every, load, nearest
+from noetl.cli.command import COMMANDS, GROUPS, Command, Spec, every, load
 from noetl.cli.failures import CommandFailed
+from noetl.cli.naming import KINDS, NAMES
 from noetl.cli.output import COLORS, STRUCTURED
+from noetl.cli.text import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,7 +23,8 @@ def completion(
 ) -> None:
     """Print a completion script for a shell.
 
-    The words are in the script itself: completing starts no process.
+    Commands, options and formats are in the script itself. Names of the server (runs, playbooks,
+    pools) are asked for where one is expected, for 300 ms at most; offline there are none.
     """
     out: Output = ctx.obj
     if shell not in SHELLS:
@@ -43,6 +46,8 @@ class Entry:
     outputs: tuple[str, ...]
     output_names: tuple[str, ...]
     words: tuple[str, ...]
+    live: str = ""
+    """The kind of names that its argument is, which the server knows."""
 
     @property
     def names(self) -> list[str]:
@@ -67,6 +72,7 @@ def _entry(name: str, command: Command) -> Entry:
         outputs=command.spec.outputs,
         output_names=("-o", "--output", *command.spec.output_aliases),
         words=_words(command.spec.takes),
+        live=command.spec.takes if command.spec.takes in KINDS else "",
     )
 
 
@@ -79,7 +85,23 @@ def _words(takes: str) -> tuple[str, ...]:
         from noetl.cli.explain import topics
 
         return topics()
+    if takes == "tools":
+        from noetl.dsl.schema import tool_kinds
+
+        return tuple(tool_kinds())
+    if takes == "templates":
+        from noetl.cli.init import TEMPLATES
+
+        return tuple(TEMPLATES)
     return tuple(SHELLS) if takes == "shells" else ()
+
+
+_ASKS = {"context": "contexts", "path": "playbooks", "pool": "pools", "parent": "executions"}
+"""Options whose value is a name of the server, or of a context."""
+
+
+def _asks(option: Any) -> str:  # noqa: ANN401 - private to typer
+    return _ASKS.get(option.name, "") if option.param_type_name == "option" else ""
 
 
 def bash(entries: list[Entry]) -> str:
@@ -125,12 +147,19 @@ def _bash_case(entry: Entry) -> str:
     options = " ".join((*entry.names, "--help"))
     if not entry.outputs:
         return f'        {entry.name}) words="{" ".join((*entry.words, "--help"))}" ;;'
+    asked = {"|".join(option.opts): _asks(option) for option in entry.options if _asks(option)}
+    names = "".join(f"            {opts}) {_bash_ask(kind)} ;;\n" for opts, kind in asked.items())
+    rest = _bash_ask(entry.live) if entry.live else f'words="{" ".join(entry.words)}"'
     return f"""\
         "{entry.name}")
           case $before in
             {"|".join(entry.output_names)}) words="{" ".join(entry.outputs)}" ;;
-            *) if [[ $word == -* ]]; then words="{options}"; else words="{" ".join(entry.words)}"; fi ;;
-          esac ;;"""  # noqa: E501 - a line of the script
+{names}            *) if [[ $word == -* ]]; then words="{options}"; else {rest}; fi ;;
+          esac ;;"""
+
+
+def _bash_ask(kind: str) -> str:
+    return f'words=$(noetl {NAMES} {kind} "$word" 2>/dev/null)'
 
 
 def zsh(entries: list[Entry]) -> str:
@@ -169,6 +198,7 @@ compdef _noetl noetl ntl
 def _zsh_case(entry: Entry) -> str:
     words = [_zsh_option(entry, option, name) for option in entry.options for name in option.opts]
     argument = f"({' '.join(entry.words)})" if entry.words else "_files"
+    argument = _zsh_ask(entry.live) if entry.live else argument
     words.append(_quoted(f"*:argument:{argument}"))
     return f"        {_quoted(entry.name)}) _arguments {' '.join(words)} ;;"
 
@@ -184,7 +214,12 @@ def _zsh_option(entry: Entry, option: Any, name: str) -> str:  # noqa: ANN401 - 
     about = (option.help or "").replace("[", "(").replace("]", ")")
     values = _values(entry, option)
     value = f":value:({' '.join(values)})" if values else ""
+    value = f":name:{_zsh_ask(_asks(option))}" if _asks(option) else value
     return _quoted(f"{name}[{about}]{value}")
+
+
+def _zsh_ask(kind: str) -> str:
+    return f'{{compadd -- ${{(f)"$(noetl {NAMES} {kind} "$PREFIX" 2>/dev/null)"}}}}'
 
 
 def _values(entry: Entry, option: Any) -> tuple[str, ...]:  # noqa: ANN401 - private to typer
@@ -202,17 +237,24 @@ def fish(entries: list[Entry]) -> str:
     for entry in entries:
         words = entry.name.split()
         seen = "-n '" + "; and ".join(f"__fish_seen_subcommand_from {w}" for w in words) + "'"
-        if entry.words:
+        if entry.live:
+            lines.append(f"complete -c noetl -f {seen} -a {_quoted(_fish_ask(entry.live))}")
+        elif entry.words:
             lines.append(f"complete -c noetl -f {seen} -a {_quoted(' '.join(entry.words))}")
         else:
             lines.append(f"complete -c noetl -F {seen}")
         for option in entry.options:
             values = _values(entry, option)
             takes = f" -x -a {_quoted(' '.join(values))}" if values else ""
+            takes = f" -x -a {_quoted(_fish_ask(_asks(option)))}" if _asks(option) else takes
             names = " ".join(_fish_name(name) for name in option.opts)
             lines.append(f"complete -c noetl {seen} {names}{takes} -d {_quoted(option.help or '')}")
     lines.append("complete -c ntl -w noetl")
     return "\n".join(lines) + "\n"
+
+
+def _fish_ask(kind: str) -> str:
+    return f"(noetl {NAMES} {kind} (commandline -ct) 2>/dev/null)"
 
 
 def _fish_name(name: str) -> str:

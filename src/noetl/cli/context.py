@@ -25,8 +25,8 @@ def list_contexts(ctx: typer.Context) -> None:
     found = read_contexts()
     items = [_item(found, name) for name in found.entries]
     look = Look(
-        head=("", "NAME", "SERVER", "TOKEN FILE"),
-        row=lambda i: ("*" * i["is_current"], i["name"], i["server_url"], i["token_file"] or "-"),
+        head=("", "NAME", "SERVER", "TOKEN FILE", "PRODUCTION"),
+        row=_row,
         name=lambda item: f"context/{item['name']}",
         nothing="there is no context; make one with `noetl context add`",
     )
@@ -107,21 +107,15 @@ def add(  # noqa: PLR0913, PLR0917 - one parameter per option of the command lin
     _tell(ctx.obj, name, f"`{name}` is {url}")
 
 
-def delete(
-    ctx: typer.Context,
-    name: _Name,
-    yes: Annotated[  # noqa: FBT002 - typer reads flags from defaults
-        bool, typer.Option("-y", "--yes", help="Do not ask.")
-    ] = False,
-) -> None:
+def delete(ctx: typer.Context, name: _Name) -> None:
     """Forget a context, and the token that was kept for it."""
+    from noetl.cli.asking import confirm
     from noetl.cli.contexts import forget_token, read_contexts, write_contexts
-    from noetl.cli.stacks import agreed
 
     found = read_contexts()
     wanted = _plain(name)
     entry = _entry(found, wanted)
-    agreed(ctx.obj, f"forget the context `{wanted}` ({entry.server_url})?", is_agreed=yes)
+    confirm(ctx.obj, f"forget the context `{wanted}` ({entry.server_url})?")
     left = {key: value for key, value in found.entries.items() if key != wanted}
     current = "" if found.current == wanted else found.current
     write_contexts(replace(found, current=current, entries=left))
@@ -150,6 +144,27 @@ def rename(
     _tell(ctx.obj, to, f"`{wanted}` is now `{to}`")
 
 
+def mark_production(
+    ctx: typer.Context,
+    name: _Name,
+    off: Annotated[  # noqa: FBT002 - typer reads flags from defaults
+        bool, typer.Option("--off", help="It is none any more.")
+    ] = False,
+) -> None:
+    """Mark a context as production.
+
+    Its name is then shown in red by every command that changes something there, and has to be
+    typed before many things are cancelled, deleted, pruned or drained.
+    """
+    from noetl.cli.contexts import read_contexts, write_contexts
+
+    found = read_contexts()
+    wanted = _plain(name)
+    entry = replace(_entry(found, wanted), is_production=not off)
+    write_contexts(replace(found, entries={**found.entries, wanted: entry}))
+    _tell(ctx.obj, wanted, f"`{wanted}` is {'not ' if off else ''}production")
+
+
 def _plain(name: str) -> str:
     return name.removeprefix("context/")
 
@@ -164,6 +179,12 @@ def _entry(found: "Contexts", name: str) -> "Context":
 
 def _item(found: "Contexts", name: str) -> dict[str, Any]:
     return {"name": name, **asdict(found.entries[name]), "is_current": name == found.current}
+
+
+def _row(item: dict[str, Any]) -> tuple[str, ...]:
+    is_production = "yes" if item["is_production"] else "-"
+    known = (item["name"], item["server_url"], item["token_file"] or "-")
+    return ("*" * item["is_current"], *known, is_production)
 
 
 def _tell(out: "Output", name: str, text: str) -> None:
@@ -192,7 +213,7 @@ _ADDED = "noetl context add staging --server-url https://noetl.example.org"
 
 
 def _spec(run: Any, *examples: str) -> Spec:  # noqa: ANN401 - the function of a command
-    return Spec(run=run, outputs=_OUTPUTS, examples=examples, takes="nothing")
+    return Spec(run=run, outputs=_OUTPUTS, examples=examples, takes="contexts")
 
 
 COMMAND = Group(
@@ -217,6 +238,11 @@ COMMAND = Group(
             rename,
             f"{_ADDED} && noetl context rename staging stage",
             f"{_ADDED} -q && noetl context rename staging stage -o json",
+        ),
+        "mark-production": _spec(
+            mark_production,
+            f"{_ADDED} && noetl context mark-production staging",
+            f"{_ADDED} -q && noetl context mark-production staging --off -o json",
         ),
     },
     examples=(_ADDED, "noetl context list"),

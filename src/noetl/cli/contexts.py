@@ -66,7 +66,10 @@ def write_context(
     """Keep a context under its name."""
     path = file or contexts_file()
     known = read_contexts(path)
-    entry = Context(server_url=server_url, token_file=token_file)
+    former = known.entries.get(name)
+    is_same = former is not None and former.server_url == server_url
+    is_production = is_same and former is not None and former.is_production
+    entry = Context(server_url=server_url, token_file=token_file, is_production=is_production)
     current = name if make_current or not known.current else known.current
     write_contexts(Contexts(current=current, entries={**known.entries, name: entry}), path)
 

@@ -20,13 +20,12 @@ def down(
     wipe: Annotated[  # noqa: FBT002 - typer reads flags from defaults
         bool, typer.Option("--wipe", help="Delete its data too.")
     ] = False,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Agree to --wipe.")] = False,  # noqa: FBT002 - as above
 ) -> None:
     """Stop the embedded stack: workers finish what they run, then everything else ends.
 
     Nothing runs: that is said, and well.
     """
-    from noetl.cli.stacks import confirm
+    from noetl.cli.asking import confirm
     from noetl.errors import NoetlError
     from noetl.local.embedded.down import down as stop
     from noetl.local.embedded.home import Home
@@ -35,7 +34,7 @@ def down(
     folder = Home(home or out.settings.home)
     try:
         if wipe:
-            confirm(out, folder.path, is_agreed=yes)
+            confirm(out, f"delete all data under {folder.path}?")
         stopped = stop(folder)
         if wipe and folder.path.exists():
             from noetl.local.embedded.up import wipe as delete

@@ -39,7 +39,14 @@ def execute(  # noqa: PLR0913, PLR0917 - one parameter per option of the command
         str | None,
         typer.Option("--idempotency-key", metavar="KEY", help="Start once per key, for 24 hours."),
     ] = None,
-    wait: Annotated[  # noqa: FBT002 - typer reads flags from defaults
+    start_at: Annotated[
+        str | None,
+        typer.Option("--start-at", metavar="TIME", help="Not before then; 10m: in ten minutes."),
+    ] = None,
+    dry_run: Annotated[  # noqa: FBT002 - typer reads flags from defaults
+        bool, typer.Option("--dry-run", help="Only say whether it would start, and with what.")
+    ] = False,
+    wait: Annotated[  # noqa: FBT002 - as above
         bool, typer.Option("--wait", help="Wait for the end, and show the result.")
     ] = False,
     follow: Annotated[  # noqa: FBT002 - as above
@@ -97,6 +104,8 @@ def execute(  # noqa: PLR0913, PLR0917 - one parameter per option of the command
             priority=priority,
             labels=tuple(labels or ()),
             key=key,
+            start_at=start_at,
+            is_dry=dry_run,
             is_awaited=wait or follow or timeout is not None,
             is_followed=follow,
             timeout_s=timeout,
@@ -110,9 +119,11 @@ COMMAND = Spec(
     outputs=("table", "json", "yaml", "jsonl", "name"),
     examples=(
         "noetl exec examples/hello.yaml --set name=Ada --wait",
-        "noetl exec examples/hello -o name --label team=etl",
+        "noetl exec examples/hello -o name --label team=etl --priority 7 --start-at 1m",
+        "noetl exec examples/hello --dry-run -o json",
         "noetl exec examples/loop_parallel.yaml --follow --timeout 30 -o json",
     ),
-    takes="files",
+    takes="playbooks",
     is_remote=True,
+    is_mutating=True,
 )

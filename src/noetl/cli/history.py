@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from noetl.api.client import Client
+    from noetl.cli.listing import Cell
     from noetl.cli.output import Output
     from noetl.cli.watching import Wanted
 
 _Execution = Annotated[str, typer.Argument(metavar="ID", help="An id, @latest, or @latest:PATH.")]
 _EVENT_HEAD = ("SEQ", "TIME", "EVENT", "STEP", "STATUS", "ERROR")
 _PAGE = 1000
-_TIME = slice(11, 23)
 
 
 def events(  # noqa: PLR0913, PLR0917 - one parameter per option of the command line
@@ -78,10 +78,12 @@ async def _events(
     return await pages(page, limit, _PAGE)
 
 
-def _event_row(row: dict[str, Any]) -> tuple[str, ...]:
+def _event_row(row: dict[str, Any]) -> "tuple[Cell, ...]":
+    from noetl.cli.times import At
+
     error = row.get("error") or {}
     told = f"{error.get('kind', '')}: {error.get('message', '')}" if error else ""
-    at = row["created_at"][_TIME]
+    at = At(row["created_at"], is_of_day=True)
     return str(row["seq"]), at, row["event_type"], row["step"], row["status"], told
 
 
@@ -122,7 +124,7 @@ EVENTS = Spec(
         "noetl executions events @latest --type 'step.*' --all",
         "noetl executions events @latest -f -o jsonl",
     ),
-    takes="nothing",
+    takes="executions",
     is_remote=True,
 )
 LOGS = Spec(
@@ -132,6 +134,6 @@ LOGS = Spec(
         "noetl executions logs @latest --tail 20",
         "noetl executions logs @latest:examples/hello -f -o jsonl",
     ),
-    takes="nothing",
+    takes="executions",
     is_remote=True,
 )

@@ -25,9 +25,9 @@ def payload_of(inputs: Inputs) -> dict[str, Any]:
     """One payload; the later source wins, key by key, inside maps too."""
     made: dict[str, Any] = {}
     if inputs.file is not None:
-        made = _merged(made, document(inputs.file, f"-i {inputs.file}"))
+        made = merged(made, document(inputs.file, f"-i {inputs.file}"))
     if inputs.payload is not None:
-        made = _merged(made, _payload(inputs.payload))
+        made = merged(made, _payload(inputs.payload))
     for word in inputs.files:
         key, name = pair("--set-file", word)
         _put("--set-file", made, key, read(name).data.decode("utf-8", "replace"))
@@ -36,7 +36,7 @@ def payload_of(inputs: Inputs) -> dict[str, Any]:
         _put("--set-string", made, key, text)
     for word in inputs.values:
         key, text = pair("--set", word)
-        _put("--set", made, key, _value(text))
+        _put("--set", made, key, loose(text))
     return made
 
 
@@ -90,7 +90,17 @@ def _refused(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def _value(text: str) -> Any:  # noqa: ANN401 - a value of the caller's own
+def value_of(option: str, word: str) -> Any:  # noqa: ANN401 - a value of the caller's own
+    """One value: JSON, or a file that holds it."""
+    text = read(word[1:]).data if word.startswith("@") else word
+    found = _json(text)
+    if found is None:
+        message = f"`{option}` is not JSON"
+        raise CommandFailed("usage", message, hint="quote a text twice, or write `@FILE`")
+    return found[0]
+
+
+def loose(text: str) -> Any:  # noqa: ANN401 - a value of the caller's own
     """JSON, else the text itself."""
     found = _json(text)
     return text if found is None else found[0]
@@ -120,10 +130,11 @@ def _put(option: str, into: dict[str, Any], key: str, value: object) -> None:
     box[last] = value
 
 
-def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """One map over another, key by key, inside maps too."""
     made = dict(below)
     for key, value in above.items():
         under = made.get(key)
         both = isinstance(under, dict) and isinstance(value, dict)
-        made[key] = _merged(under, value) if both else value  # type: ignore[arg-type]  # checked above
+        made[key] = merged(under, value) if both else value  # type: ignore[arg-type]  # checked above
     return made

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noetl.cli.command import Spec, nearest
+from noetl.cli.command import Spec
 from noetl.cli.failures import CommandFailed
+from noetl.cli.text import nearest
 
 if TYPE_CHECKING:
     from noetl.cli.output import Output

@@ -4,22 +4,25 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
-from noetl.cli.output import COLORS, STRUCTURED, Output
+from noetl.cli.output import COLORS, STRUCTURED, TIMES, Output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from typer.core import TyperOption
 
-_FLAGS: Final = ("--json", "-q", "--quiet", "-v", "-vv", "--verbose")
+_FLAGS: Final = (
+    "--json", "-q", "--quiet", "-v", "-vv", "--verbose", "--wide", "--no-input", "-y", "--yes",
+    "--gateway",
+)  # fmt: skip
 _VALUED: Final = (
     "-o", "--output", "--color", "-c", "--context", "--server-url", "--host", "-p", "--port",
-    "--token-file", "--session-token", "--request-timeout",
+    "--token-file", "--session-token", "--request-timeout", "--columns", "--time",
 )  # fmt: skip
 _JOINED: Final = tuple(f"{name}=" for name in _VALUED if name.startswith("--"))
 
 
-def _shared(
+def _shared(  # noqa: PLR0913, PLR0917 - one parameter per option of the command line
     output: Annotated[
         str | None, typer.Option("-o", "--output", help="Form of the output.")
     ] = None,
@@ -27,7 +30,7 @@ def _shared(
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only data, no remarks.")] = False,  # noqa: FBT002 - as above
     verbose: Annotated[
         int,
-        typer.Option("-v", "--verbose", count=True, help="Say more; `-vv` shows tracebacks."),
+        typer.Option("-v", "--verbose", count=True, help="Say more; `-vv` shows calls."),
     ] = 0,
     color: Annotated[
         str | None,
@@ -37,6 +40,17 @@ def _shared(
             help="Colour; `auto` only on a terminal and without NO_COLOR.",
         ),
     ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option("--columns", metavar="A,B", help="Columns of a table; labels.team nests."),
+    ] = None,
+    wide: Annotated[bool, typer.Option("--wide", help="Every column of a table.")] = False,  # noqa: FBT002 - as above
+    time: Annotated[
+        str | None,
+        typer.Option("--time", metavar="|".join(TIMES), help="How a table shows times."),
+    ] = None,
+    no_input: Annotated[bool, typer.Option("--no-input", help="Never ask.")] = False,  # noqa: FBT002 - as above
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Agree, without being asked.")] = False,  # noqa: FBT002 - as above
 ) -> None:
     """Carry the declarations; never called."""
 
@@ -68,6 +82,9 @@ def _of_server(  # noqa: PLR0913, PLR0917 - one parameter per option of the comm
         float,
         typer.Option("--request-timeout", metavar="S", min=0.1, help="For each answer (30)."),
     ] = 30.0,
+    gateway: Annotated[  # noqa: FBT002 - typer reads flags from defaults
+        bool, typer.Option("--gateway", help="Talk to the gateway (NOETL_GATEWAY_URL).")
+    ] = False,
 ) -> None:
     """Carry the declarations; never called."""
 

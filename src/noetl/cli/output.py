@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 Color = Literal["auto", "always", "never"]
 Style = Literal["bold", "dim", "red", "yellow", "cyan"]
 Stream = Literal["stdout", "stderr"]
+Time = Literal["iso", "relative", "unix"]
 
 COLORS: Final[tuple[Color, ...]] = ("auto", "always", "never")
+TIMES: Final[tuple[Time, ...]] = ("iso", "relative", "unix")
 STRUCTURED: Final = ("json", "yaml", "jsonl")
 DEFAULT_WIDTH: Final = 120
 
@@ -50,6 +52,14 @@ class Output:
         self.verbosity = 0
         self.where: Where | None = None
         """The server that is meant, for a command that talks to one."""
+        self.columns: tuple[str, ...] = ()
+        """The fields that a table shows; none: those that a command has chosen."""
+        self.is_wide = False
+        self.time: Time | None = None
+        """How a table shows times; none: as a command has chosen."""
+        self.may_ask = True
+        self.is_agreed = False
+        """Whether the caller has said yes to what may be asked."""
 
     @property
     def is_structured(self) -> bool:
@@ -109,6 +119,14 @@ class Output:
         if self.is_quiet:
             return
         self._notes.append(visible(text))
+        if not self.is_structured:
+            self.flush_notes()
+
+    def shout(self, text: str) -> None:
+        """Tell it in red; it waits and is silenced like a note."""
+        if self.is_quiet:
+            return
+        self._notes.append(self.styled(visible(text), "bold", "red", to="stderr"))
         if not self.is_structured:
             self.flush_notes()
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 LATEST: Final = "@latest"
 _EXECUTION: Final = "execution/"
 _PLAYBOOK: Final = "playbook/"
+_SCHEDULE: Final = "schedule/"
 _CATALOG: Final = "catalog://"
 _NOT_THERE: Final = (403, 404, 422)
 
@@ -65,6 +66,74 @@ async def playbook_of(client: Client, word: str, version: str | None) -> Playboo
         message = f"`{word}` and `-V {version}` name two versions"
         raise CommandFailed("usage", message, hint="leave one of them out")
     return Playbook(path=path, version=of_word)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """A document of the catalog; no version: what its path means, or all of it."""
+
+    path: str
+    version: str | None = None
+
+    def __str__(self) -> str:
+        """As a person writes it."""
+        return self.path if self.version is None else f"{self.path}@{self.version}"
+
+
+async def document_of(client: Client, word: str) -> Named:
+    """The document that a word names: PATH, PATH@VERSION, KIND/PATH@VERSION or a catalog id."""
+    if word.startswith(_CATALOG):
+        return _named(word.removeprefix(_CATALOG))
+    if word.isascii() and word.isdigit():
+        entry = await client.entry(word)
+        return Named(path=entry.path, version=str(entry.version))
+    whole = _named(word)
+    kind, slash, rest = whole.path.partition("/")
+    if not slash or kind not in _words():
+        return whole
+    kinds = [await _kind_at(client, path) for path in (whole.path, rest)]
+    if kinds[0] and kinds[1] == kind:
+        message = f"`{word}` means {_CATALOG}{whole.path}, and {_CATALOG}{rest} too"
+        raise CommandFailed("usage", message, hint="write the one that is meant")
+    return whole if kinds[0] else Named(path=rest, version=whole.version)
+
+
+async def schedule_of(client: Client, word: str) -> str:
+    """The id of a schedule: itself, `schedule/<id>`, or its name."""
+    from noetl.cli.paging import all_pages
+    from noetl.cli.text import nearest
+
+    name = word.removeprefix(_SCHEDULE)
+    if name.isascii() and name.isdigit():
+        return name
+    found, _ = await all_pages(client, lambda at, more: at.schedules(**more), None)
+    known = {item["name"]: str(item["schedule_id"]) for item in found}
+    if name not in known:
+        hint = nearest(name, tuple(known)) if known else "make one with `noetl schedules create`"
+        raise CommandFailed("not_found", f"there is no schedule `{name}`", hint=hint)
+    return known[name]
+
+
+def _named(text: str) -> Named:
+    path, at, version = text.rpartition("@")
+    return Named(path=path, version=version) if at else Named(path=text)
+
+
+def _words() -> frozenset[str]:
+    """The kinds of documents as `-o name` shows them."""
+    from noetl.dsl.kinds import AGENT, KINDS
+
+    return frozenset((AGENT, *(kind.word for kind in KINDS.values())))
+
+
+async def _kind_at(client: Client, path: str) -> str:
+    """The kind of what lies at a path; none when nothing does."""
+    try:
+        return (await client.versions(path, limit=1)).items[0].kind
+    except Refused as fault:
+        if fault.problem.status in _NOT_THERE:
+            return ""
+        raise
 
 
 def _is_file(word: str) -> bool:

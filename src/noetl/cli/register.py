@@ -39,6 +39,7 @@ def register(
     """
     from noetl.cli.files import names
     from noetl.cli.listing import show_list
+    from noetl.cli.refusals import REFUSED, failure, tell
     from noetl.cli.remote import ask
 
     out: Output = ctx.obj
@@ -56,16 +57,16 @@ def register(
         return [await _registered(client, name, message) for name in found]
 
     items = ask(out, work)
-    refused = [item for item in items if item["status"] == "refused"]
+    refused = [item for item in items if item["status"] == REFUSED]
     if refused and out.is_structured:
-        raise _failure(items, refused)
-    kept = [item for item in items if item["status"] != "refused"]
+        raise failure(items, refused)
+    kept = [item for item in items if item["status"] != REFUSED]
     if kept:
         show_list(out, kept, _look())
     for item in refused:
-        _tell(out, item)
+        tell(out, item)
     if refused:
-        raise _failure(items, refused)
+        raise failure(items, refused)
 
 
 async def _registered(client: "Client", name: str, message: str) -> dict[str, Any]:
@@ -74,52 +75,22 @@ async def _registered(client: "Client", name: str, message: str) -> dict[str, An
     from noetl.api.plain import plain
     from noetl.api.problems import Refused
     from noetl.cli.files import read
+    from noetl.cli.refusals import is_of_file, refusal, refusal_of
 
     try:
         text = read(name).data.decode("utf-8")
         made = await client.register(Register(content=text, message=message))
     except UnicodeDecodeError as fault:
         detail = f"the file is not UTF-8: {fault.reason} at byte {fault.start}"
-        return _refusal(name, "invalid_playbook", detail)
+        return refusal(name, "invalid_playbook", detail)
     except Refused as fault:
-        is_of_file = fault.problem.status in _OF_FILE or fault.code == "reserved_namespace"
-        if not is_of_file:
+        if not is_of_file(fault):
             raise
-        return _refusal(name, fault.code, fault.message, fault.problem.errors)
+        return refusal(name, fault.code, fault.message, fault.problem.errors)
     except CommandFailed as fault:
-        return _refusal(name, fault.code, fault.message)
+        return refusal_of(name, fault)
     status = "registered" if made.changed else "unchanged"
     return {"file": name, **plain(made), "status": status}
-
-
-# A version that is taken, a document that is too large, one that is not valid.
-_OF_FILE = (409, 413, 422)
-
-
-def _refusal(name: str, code: str, detail: str, errors: tuple[Any, ...] = ()) -> dict[str, Any]:
-    found = [{"file": name, **error} for error in errors]
-    return {"file": name, "status": "refused", "code": code, "detail": detail, "errors": found}
-
-
-def _failure(items: list[dict[str, Any]], refused: list[dict[str, Any]]) -> CommandFailed:
-    first = refused[0]
-    message = f"{len(refused)} of {len(items)} documents were refused"
-    if len(items) == 1:
-        message = f"{first['file']} was refused: {first['detail']}"
-    diagnostics = [error for item in refused for error in item["errors"]]
-    hint = f"check it with `noetl validate {first['file']}`"
-    details = {"diagnostics": diagnostics, "items": items}
-    return CommandFailed("invalid_playbook", message, hint=hint, details=details)
-
-
-def _tell(out: "Output", item: dict[str, Any]) -> None:
-    from noetl.cli.text import visible
-
-    out.note(f"{visible(item['file'])}: {item['code']}: {visible(item['detail'])}")
-    for error in item["errors"]:
-        where = f"{error.get('line', 0)}:{error.get('column', 0)}"
-        told = f"{error.get('code', '')}: {error.get('message', '')}"
-        out.note(f"{visible(item['file'])}:{where}: {visible(told)}")
 
 
 def _look() -> Any:  # noqa: ANN401 - imported when it is needed
@@ -140,4 +111,5 @@ COMMAND = Spec(
         'noetl register examples -R --message "first" -o json',
     ),
     is_remote=True,
+    is_mutating=True,
 )

@@ -34,7 +34,10 @@ SILENCE_S: Final = 45.0
 """A stream says something every 15 s; one that does not has lost its server."""
 _LIMITED: Final = 429
 _BUSY: Final = (_LIMITED, 503)
-_ONCE: Final = ("/api/execute/batch",)
+_API: Final = "/api/"
+_BEHIND: Final = "/noetl/"
+"""The gateway's name for the API of the server behind it."""
+_ONCE: Final = ("/api/execute/batch", "/noetl/execute/batch")
 """What a server may have done although it lost its database, and would do twice."""
 _TELLING: Final = 2
 
@@ -47,8 +50,15 @@ class Target:
     token: str = field(default="", repr=False)
 
 
+def target_url(out: Output) -> str:
+    """Where the server is that is meant: option, environment, context, stack, default."""
+    where = out.where or Where()
+    known = _known(out, where)
+    return _url(out, where) or (known.server_url if known else DEFAULT_URL)
+
+
 def target_of(out: Output) -> Target:
-    """The server that is meant: option, environment, context, embedded stack, default."""
+    """The server that is meant, and the bearer for it."""
     where = out.where or Where()
     known = _known(out, where)
     url = _url(out, where) or (known.server_url if known else DEFAULT_URL)
@@ -69,6 +79,8 @@ def _url(out: Output, where: Where) -> str:
     if where.host or where.port:
         host = where.host or "127.0.0.1"
         return f"http://{f'[{host}]' if ':' in host else host}:{where.port or 8082}"
+    if where.gateway:
+        return checked_url(out.settings.gateway_url, "NOETL_GATEWAY_URL")
     of_variable = out.settings.server_url
     return "" if where.context or not of_variable else checked_url(of_variable, "NOETL_SERVER_URL")
 
@@ -103,7 +115,7 @@ def _known(out: Output, where: Where) -> Context | None:
 
 def no_context(name: str, known: tuple[str, ...]) -> CommandFailed:
     """A name that nobody gave."""
-    from noetl.cli.command import nearest
+    from noetl.cli.text import nearest
 
     hint = nearest(name, known) if known else "make one with `noetl context add`"
     return CommandFailed("context_not_found", f"there is no context `{name}`", hint=hint)
@@ -128,12 +140,14 @@ class Patient:
         self._out = out
         self._headers = headers
         self._clock = SystemClock()
+        self._is_gateway = out.where is not None and out.where.gateway
 
     async def request(
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] = NO_HEADERS
     ) -> Answer:
         """The answer; the last one, when the server stays busy."""
         sent = {**headers, **self._headers}
+        path = self._there(path)
         left = TRIES
         while True:
             left -= 1
@@ -153,9 +167,15 @@ class Patient:
     ) -> AsyncIterator[tuple[int, AsyncIterator[bytes]]]:
         """An answer of any length; a server that falls silent is gone."""
         since = self._clock.monotonic()
+        path = self._there(path)
         async with self._below.stream(path, headers) as (status, chunks):
             self._tell("GET", path, status, since)
             yield status, _lively(chunks)
+
+    def _there(self, path: str) -> str:
+        """A path of the server as the gateway knows it."""
+        is_api = self._is_gateway and path.startswith(_API)
+        return f"{_BEHIND}{path.removeprefix(_API)}" if is_api else path
 
     def _tell(self, method: str, path: str, status: int, since: float) -> None:
         if self._out.verbosity >= _TELLING:

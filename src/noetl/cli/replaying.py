@@ -10,7 +10,6 @@ from noetl.cli.failures import failure_of
 from noetl.cli.files import read
 from noetl.cli.session import resumed
 from noetl.errors import NoetlError
-from noetl.local.launch import check_same
 from noetl.local.replay import replay_beside
 
 if TYPE_CHECKING:
@@ -30,5 +29,4 @@ def replayed(name: str) -> Replayed:
 async def _replayed(log: Resumed) -> Replayed:
     source = read(log.file)
     text = source.data.decode("utf-8", "replace")
-    check_same(log.root, source.name, text)
     return await replay_beside(log.events, text, Path(source.name).parent)

@@ -60,9 +60,11 @@ def server(  # noqa: PLR0913, PLR0917 - one parameter per option of the command 
         if print_settings:
             show_settings(out, settings.shown())
             return
+        from noetl.local.trials.player import TrialPlayer
         from noetl.server.process import serve
 
-        code = serve(settings)
+        player = TrialPlayer(must_be_shut_in=settings.env == "production")
+        code = serve(settings, player)
     except NoetlError as fault:
         raise failure_of(fault) from fault
     raise typer.Exit(code)

@@ -27,6 +27,7 @@ from noetl.local.mocks import Mocks
 from noetl.local.parts import Parts
 from noetl.local.references import MOST_OUTPUT
 from noetl.local.run import stack
+from noetl.local.traced import traced
 from noetl.local.watch import Watch
 from noetl.local.workshop import SLOTS, workshop
 from noetl.settings import variable
@@ -138,7 +139,12 @@ class Session:
                 view.known(recorded)
             mocks = self._mocks()
             credentials = self._credentials()
-            async with workshop(slots) as shop, shop.tools(folder, clock) as tools:
+            redactor = credentials.redactor()
+            async with (
+                workshop(slots) as shop,
+                shop.tools(folder, clock) as tools,
+                traced(clock, redactor) as tracer,
+            ):
                 parts = Parts(
                     watch=watch,
                     folder=folder,
@@ -149,7 +155,8 @@ class Session:
                     clock=clock,
                     ids=ids,
                     slots=slots,
-                    redactor=credentials.redactor(),
+                    redactor=redactor,
+                    tracer=tracer,
                     keychain=credentials.keychain if mocks is None else stand_ins,
                     secrets=credentials.fields,
                     log=log,

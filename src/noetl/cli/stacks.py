@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from noetl.cli.failures import CommandFailed
-
 if TYPE_CHECKING:
     from noetl.cli.output import Output
     from noetl.local.embedded.record import Stack
@@ -21,17 +19,29 @@ def running_stack(home: Path) -> Stack | None:
     return stack if stack is not None and stack.supervisor.is_alive else None
 
 
-def database_url_of(out: Output, given: str | None) -> str | None:
+def database_url_of(out: Output, given: str | None, home: Path | None = None) -> str | None:
     """The database that an option or a setting names, else the one of the embedded stack."""
     from noetl.settings import DatabaseSettings
 
     settings = DatabaseSettings.read(database_url=given)
-    if settings.database_url:
+    if settings.database_url and (given is not None or home is None):
         return settings.database_url
-    stack = running_stack(out.settings.home)
+    stack = running_stack(home or out.settings.home)
     if stack is None:
         return None
     return Path(stack.database_url_file).read_text(encoding="utf-8").strip()
+
+
+def bus_url_of(out: Output, home: Path | None = None) -> str | None:
+    """The broker of the embedded stack, else the one that a setting names."""
+    from noetl.local.embedded.home import Home
+    from noetl.settings import variable
+
+    stack = running_stack(home or out.settings.home)
+    if stack is None:
+        return variable("NOETL_NATS_URL") or variable("NATS_URL")
+    file = Home(Path(stack.home)).secret_file("nats.url")
+    return file.read_text(encoding="utf-8").strip()
 
 
 def told_by_stack(home: Path, pool: str | None = None) -> dict[str, str]:
@@ -57,25 +67,6 @@ def told_by_stack(home: Path, pool: str | None = None) -> dict[str, str]:
     if pool != "system":
         told["NOETL_WORKER_TOKEN_FILE"] = own if own.exists() else Path(stack.token_file)
     return {name: str(file) for name, file in told.items()} | {"NOETL_SERVER_URL": stack.url}
-
-
-def confirm(out: Output, home: Path, *, is_agreed: bool) -> None:
-    """Data are deleted only when somebody said so."""
-    agreed(out, f"delete all data under {home.absolute()}?", is_agreed=is_agreed)
-
-
-def agreed(out: Output, question: str, *, is_agreed: bool) -> None:
-    """Something is lost only when somebody said so."""
-    import sys
-
-    import typer
-
-    if is_agreed:
-        return
-    if not sys.stdin.isatty() or out.is_structured:
-        raise CommandFailed("confirmation_required", question, hint="add `--yes`")
-    if not typer.confirm(question, err=True):
-        raise CommandFailed("confirmation_required", "nothing was deleted")
 
 
 def show_settings(out: Output, shown: dict[str, Any]) -> None:

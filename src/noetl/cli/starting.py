@@ -41,6 +41,8 @@ class Start:
     priority: int | None = None
     labels: tuple[str, ...] = ()
     key: str | None = None
+    start_at: str | None = None
+    is_dry: bool = False
     is_awaited: bool = False
     is_followed: bool = False
     timeout_s: float | None = None
@@ -59,12 +61,19 @@ def start(out: Output, wanted: Start) -> None:
     if wanted.key is not None and not _KEY.fullmatch(wanted.key):
         hint = "1 to 200 visible characters of ASCII"
         raise CommandFailed("usage", "`--idempotency-key` is not a key", hint=hint)
+    if wanted.is_dry and wanted.is_awaited:
+        message = "a dry run has no end to wait for"
+        raise CommandFailed("usage", message, hint="leave `--wait` or `--dry-run` out")
     payload = payload_of(wanted.inputs)
     labels = dict(pair("--label", word) for word in wanted.labels)
     begun = _Begun()
 
     async def work(client: Client) -> None:
-        started = await _started(out, client, wanted, payload, labels)
+        body = await _body(out, client, wanted, payload, labels)
+        if wanted.is_dry:
+            _show_rehearsed(out, wanted, plain(await client.rehearse(body)))
+            return
+        started = await client.execute(body)
         begun.execution_id = started.execution_id
         if not wanted.is_awaited:
             # Of a key that was made here nobody else can have started a run.
@@ -89,18 +98,23 @@ def _goes_on(execution_id: str, code: str, message: str) -> CommandFailed:
     return CommandFailed(code, text, hint=hint, details=details)
 
 
-async def _started(
+async def _body(
     out: Output, client: Client, wanted: Start, payload: dict[str, Any], labels: dict[str, str]
-) -> Started:
+) -> Execute:
+    """What the server is asked for; a file is registered on the way."""
     playbook = await playbook_of(client, wanted.ref, wanted.version)
     catalog_id = playbook.catalog_id
     if playbook.file is not None:
+        if wanted.is_dry:
+            message = "a file would be registered first, which a dry run does not do"
+            hint = f"register it, or `noetl run {playbook.file} --dry-run`"
+            raise CommandFailed("usage", message, hint=hint)
         text = read(playbook.file).data.decode("utf-8", "replace")
         entry = await client.register(Register(content=text))
         catalog_id = entry.catalog_id
         if entry.changed:
             out.note(f"registered {visible(entry.path)}@{entry.version}")
-    body = Execute(
+    return Execute(
         path=playbook.path,
         catalog_id=catalog_id,
         version=playbook.version,
@@ -108,8 +122,25 @@ async def _started(
         execution_pool=wanted.pool,
         labels=labels,
         priority=PRIORITY if wanted.priority is None else wanted.priority,
+        start_at=_start_at(wanted.start_at),
     )
-    return await client.execute(body)
+
+
+def _start_at(text: str | None) -> str | None:
+    from noetl.cli.times import moment
+    from noetl.clock import SystemClock
+
+    return None if text is None else moment("--start-at", text, SystemClock().now(), is_ahead=True)
+
+
+def _show_rehearsed(out: Output, wanted: Start, found: dict[str, Any]) -> None:
+    """What a dry run found; a run that would not start ends with 7."""
+    if found["valid"]:
+        show_one(out, found, f"playbook/{wanted.ref}")
+        return
+    first = found["problems"][0] if found["problems"] else {}
+    message = str(first.get("detail") or first.get("message") or "the run would be refused")
+    raise CommandFailed("invalid_workload", message, details=found)
 
 
 async def _awaited(out: Output, client: Client, wanted: Start, started: Started) -> int:

@@ -120,6 +120,6 @@ COMMAND = Spec(
         'noetl status || echo "something is not well"',
         'noetl status --home stack -o json || echo "nothing runs there"',
     ),
-    takes="nothing",
+    takes="executions",
     is_remote=True,
 )

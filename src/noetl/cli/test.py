@@ -79,7 +79,7 @@ def _replay(out: "Output", name: str) -> None:
         raise CommandFailed(
             "test_failed",
             f"{name}: {done.difference.words()}",
-            hint="the engine decides otherwise than when the log was written",
+            hint="the engine or the playbook decides otherwise than when the log was written",
         )
     if done.unread is not None:
         message = f"{name}: the log alone does not tell {done.unread}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from difflib import get_close_matches
 from io import StringIO
 from typing import TYPE_CHECKING, Final
 
@@ -110,3 +111,11 @@ def wrapped(text: str, width: int, *, first: str = "", rest: str = "") -> list[s
 def counted(number: int, noun: str) -> str:
     """`1 file`, `2 files`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def nearest(word: str, known: tuple[str, ...]) -> str:
+    """A `did you mean` hint, or the known words when nothing is near."""
+    close = get_close_matches(word, known, n=1)
+    if close:
+        return f"did you mean `{close[0]}`?"
+    return "known here: " + ", ".join(f"`{item}`" for item in known)

@@ -40,7 +40,6 @@ def up(  # noqa: PLR0913, PLR0917 - one parameter per option of the command line
     reset: Annotated[  # noqa: FBT002 - as above
         bool, typer.Option("--reset", help="Delete all data of the folder first.")
     ] = False,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Agree to --reset.")] = False,  # noqa: FBT002 - as above
     database_url: Annotated[
         str | None,
         typer.Option("--database-url", metavar="URL", help="A PostgreSQL that runs already."),
@@ -61,7 +60,7 @@ def up(  # noqa: PLR0913, PLR0917 - one parameter per option of the command line
     Everything lies under one folder; nothing has to be installed. It runs until Ctrl-C, or in the
     background with --detach until `noetl down`. Run twice, it shows the stack that runs.
     """
-    from noetl.cli.stacks import confirm
+    from noetl.cli.asking import confirm
     from noetl.errors import NoetlError
     from noetl.local.embedded.home import Home
     from noetl.local.embedded.wish import POOLS, Wish
@@ -79,7 +78,7 @@ def up(  # noqa: PLR0913, PLR0917 - one parameter per option of the command line
         running = _running(Home(settings.home))
         if running is None:
             if reset:
-                confirm(out, settings.home, is_agreed=yes)
+                confirm(out, f"delete all data under {settings.home.absolute()}?")
             running = _start(out, wish, is_detached=detach, is_reset=reset)
         if running is not None:
             out.note(f"a stack runs already in {running.home}")

@@ -13,7 +13,7 @@ from noetl.engine.rows import from_row
 from noetl.local.steps import Runs
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
     from noetl.api.client import Client
     from noetl.cli.follow import Follower
@@ -36,25 +36,47 @@ _GONE: Final = (429, 502, 503, 504)
 async def rows(
     client: Client, execution_id: str, *, since_event_id: str | None = None, is_met: bool = False
 ) -> AsyncGenerator[dict[str, Any]]:
-    """The events of a run as they are committed, until it has ended.
+    """The events of a run as they are committed, until it has ended."""
+    seq = 0
+
+    async def opened(last_id: str | None) -> AsyncGenerator[dict[str, Any]]:
+        stream = client.stream(execution_id, since_event_id=last_id, fields="full")
+        async with aclosing(cast("AsyncGenerator[dict[str, Any]]", stream)) as frames:
+            async for one in frames:
+                if one["event"] != "end":
+                    one["data"] = await _whole(client, execution_id, one["data"])
+                yield one
+
+    async with aclosing(told(opened, since_event_id, is_met=is_met)) as frames:
+        async for one in frames:
+            row = one["data"]
+            if row["seq"] > seq:
+                seq = row["seq"]
+                yield row
+
+
+async def told(
+    opened: Callable[[str | None], AsyncIterator[dict[str, Any]]],
+    last_id: str | None = None,
+    *,
+    is_met: bool = False,
+) -> AsyncGenerator[dict[str, Any]]:
+    """What a stream tells until its end, opened again where it broke off.
 
     A server that was met before is waited for when it goes away.
     """
-    last_id, seq, pause_s, away_s = since_event_id, 0, FIRST_PAUSE_S, 0.0
+    pause_s, away_s = FIRST_PAUSE_S, 0.0
     while True:
         fault: NoetlError = NoAnswer("the server ends every stream")
         try:
-            stream = client.stream(execution_id, since_event_id=last_id, fields="full")
-            async with aclosing(cast("AsyncGenerator[dict[str, Any]]", stream)) as told:
-                async for one in told:
+            stream = cast("AsyncGenerator[dict[str, Any]]", opened(last_id))
+            async with aclosing(stream) as frames:
+                async for one in frames:
                     if one["event"] == "end":
                         return
-                    row = one["data"]
-                    if row["seq"] > seq:
-                        whole = await _whole(client, execution_id, row)
-                        last_id, seq = one["id"], row["seq"]
-                        is_met, pause_s, away_s = True, FIRST_PAUSE_S, 0.0
-                        yield whole
+                    yield one
+                    last_id = one["id"] or last_id
+                    is_met, pause_s, away_s = True, FIRST_PAUSE_S, 0.0
         except NoAnswer as lost:
             if not is_met:
                 raise
@@ -114,8 +136,8 @@ class Following:
                     await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
 
     async def _follow(self, execution_id: str) -> None:
-        async with aclosing(rows(self._client, execution_id, is_met=self._is_met)) as told:
-            async for row in told:
+        async with aclosing(rows(self._client, execution_id, is_met=self._is_met)) as found:
+            async for row in found:
                 recorded = from_row(row)
                 await self._parent_asked(recorded)
                 self.runs.fold(recorded)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -10,13 +9,12 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from noetl.api.http import NoAnswer
 from noetl.cli.awaited import ended, show_run
 from noetl.cli.failures import CommandFailed
 from noetl.cli.references import execution_of
 from noetl.cli.remote import ask
 from noetl.cli.text import json_line, visible
-from noetl.cli.waiting import AWAY_S, rows
+from noetl.cli.waiting import rows, told
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -24,9 +22,9 @@ if TYPE_CHECKING:
     from noetl.api.client import Client
     from noetl.cli.output import Output
 
-POLL_S: Final = 0.5
 _PAGE: Final = 1000
-_REMEMBERED: Final = 10_000
+_PLACE: Final = ("ts", "command_id", "attempt", "n")
+"""What the id of a line in a stream is made of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +88,8 @@ async def _tree(out: Output, client: Client, execution_id: str) -> None:
 
 async def _stream(out: Output, client: Client, execution_id: str, wanted: Wanted) -> None:
     kept: list[dict[str, Any]] = []
-    async with aclosing(rows(client, execution_id)) as told:
-        async for row in told:
+    async with aclosing(rows(client, execution_id)) as found:
+        async for row in found:
             if not wanted.fits(row):
                 continue
             if out.format in {"json", "yaml"}:
@@ -109,9 +107,9 @@ def _write_event(out: Output, row: dict[str, Any]) -> None:
         out.line(f"event/{row['event_id']}")
     else:
         error = row.get("error") or {}
-        told = f"  {error.get('kind')}: {error.get('message')}" if error else ""
+        ended = f"  {error.get('kind')}: {error.get('message')}" if error else ""
         words = (str(row["seq"]), row["created_at"], row["event_type"], row["step"], row["status"])
-        out.line(visible("  ".join(words) + told))
+        out.line(visible("  ".join(words) + ended))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,44 +135,23 @@ async def _lines(out: Output, client: Client, execution_id: str, wanted: Lines) 
     kept: list[dict[str, Any]] = []
     is_document = out.format in {"json", "yaml"}
     put = kept.append if is_document else partial(_write_line, out)
-    seen: dict[tuple[str, int, int], None] = {}
     # Whether it has ended is asked first: what was written until then is read afterwards.
     is_over = not wanted.is_followed or (await client.status(execution_id)).is_terminal
-    filters = wanted.filters()
     first: deque[dict[str, Any]] = deque(maxlen=wanted.tail)
-    async for line in _read(client, execution_id, filters):
+    place: str | None = None
+    async for line in _read(client, execution_id, wanted.filters()):
         first.append(line)
-        _remember(seen, line)
-        filters["since"] = line["ts"]
+        place = "|".join(str(line[key]) for key in _PLACE)
     for line in first:
         put(line)
-    away_s = 0.0
-    while not is_over:
-        await asyncio.sleep(POLL_S)
-        try:
-            is_over = (await client.status(execution_id)).is_terminal
-            async for line in _read(client, execution_id, dict(filters)):
-                if _remember(seen, line):
-                    filters["since"] = line["ts"]
-                    put(line)
-            away_s = 0.0
-        except NoAnswer:
-            is_over, away_s = False, away_s + POLL_S
-            if away_s > AWAY_S:
-                raise
+    if not is_over:
+        asked = {name: value for name in ("step", "since") if (value := getattr(wanted, name))}
+        opened = partial(client.log_stream, execution_id, **asked)
+        async with aclosing(told(lambda since: opened(since=since), place, is_met=True)) as lines:
+            async for one in lines:
+                put(one["data"])
     if is_document:
         out.items(kept)
-
-
-def _remember(seen: dict[tuple[str, int, int], None], line: dict[str, Any]) -> bool:
-    """Whether a line is new."""
-    key = (line["command_id"], line["attempt"], line["n"])
-    if key in seen:
-        return False
-    seen[key] = None
-    if len(seen) > _REMEMBERED:
-        del seen[next(iter(seen))]
-    return True
 
 
 async def _read(

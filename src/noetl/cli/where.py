@@ -14,3 +14,5 @@ class Where:
     token_file: str | None = None
     session_token: str | None = field(default=None, repr=False)
     request_timeout: float = 30.0
+    gateway: bool = False
+    """Whether the gateway is meant, and not the server behind it."""

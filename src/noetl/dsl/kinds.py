@@ -5,6 +5,7 @@ A model is imported when its kind is met: a run of a playbook never pays for the
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 PLAYBOOK_VERSIONS = ("noetl.io/v2", "noetl.io/v10")
 _BOTH = ("noetl.io/v1", "noetl.io/v2")
 _V2 = ("noetl.io/v2",)
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
+AGENT = "agent"
+"""The catalog's word for a Playbook that is an agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,11 @@ class Kind:
     model_at: str
     versions: tuple[str, ...]
     check_at: str = ""
+
+    @property
+    def word(self) -> str:
+        """The name in the catalog: `PlaybookTest` is a `playbook_test`."""
+        return _HUMP.sub("_", self.name).lower()
 
     @property
     def model(self) -> type[Model]:
@@ -65,3 +74,10 @@ KINDS: dict[str, Kind] = {
         Kind("PlaybookTest", "documents.testcase:PlaybookTest", _V2),
     )
 }
+
+
+def word_of(kind: str) -> str:
+    """The catalog's word for a kind, however it is written; an unknown one in lower case."""
+    name = kind.lower()
+    found = KINDS.get(name.replace("_", ""))
+    return name if found is None else found.word

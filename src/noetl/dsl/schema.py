@@ -7,6 +7,7 @@ from typing import Any
 from noetl.dsl.kinds import KINDS, Kind
 from noetl.dsl.playbook.document import Playbook
 from noetl.dsl.shape import Definitions, Of, any_case_pattern
+from noetl.dsl.tasks import KINDS as TOOLS
 
 BASE = "https://noetl.io/schema/v2"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -34,6 +35,29 @@ def _schema(kind: Kind) -> dict[str, Any]:
         "$schema": DIALECT,
         "$id": f"{BASE}/{kind.name}.json",
         "title": kind.name,
+        **root,
+        "$defs": definitions.defs,
+    }
+
+
+def tool_kinds() -> dict[str, str]:
+    """The kinds of tools, each with one sentence."""
+    return {kind: (model.__doc__ or "").split("\n")[0] for kind, model in TOOLS.items()}
+
+
+def tool_schema(kind: str) -> dict[str, Any] | None:
+    """The JSON Schema of the tools of one kind; None for a kind that does not exist."""
+    found = TOOLS.get(kind)
+    if found is None:
+        return None
+    definitions = Definitions()
+    Of(found).schema(definitions)
+    root = definitions.defs.pop(found.__name__)
+    root["properties"]["kind"] |= {"const": kind}
+    return {
+        "$schema": DIALECT,
+        "$id": f"{BASE}/tools/{kind}.json",
+        "title": kind,
         **root,
         "$defs": definitions.defs,
     }

@@ -66,6 +66,8 @@ class PlaybookStarted(Event, frozen=True, tag="playbook.started"):
     trace: Values | None = None
     created_by: str = ""
     """The account that asked for the run."""
+    tenant_id: str = "default"
+    """Whose run it is."""
     request: Values | None = None
     """The client's request that it answers: who is to be told, and by when."""
 

@@ -84,12 +84,12 @@ def snapshot_at(program: Program, log: Sequence[Recorded], seq: int) -> dict[str
 
 def _settled(log: Sequence[Recorded], seq: int) -> int:
     """The end of the decision that a position lies in."""
-    while seq < len(log) and _belongs(log[seq - 1].event, log[seq].event):
+    while seq < len(log) and belongs(log[seq - 1].event, log[seq].event):
         seq += 1
     return seq
 
 
-def _belongs(event: ev.Event, following: ev.Event) -> bool:
+def belongs(event: ev.Event, following: ev.Event) -> bool:
     """Whether an event is part of the same decision as the one before it."""
     if isinstance(following, ev.CtxUpdated):
         if isinstance(event, ev.CommandCompleted):

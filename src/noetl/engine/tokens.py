@@ -48,6 +48,31 @@ def skip_over(state: State, name: str) -> None:
     _after_visit(state, plan)
 
 
+def revive(state: State, name: str) -> None:
+    """A failed step is entered again by hand: what its failure has ruled out is open again.
+
+    Steps that were passed over wait for it anew. A step that has run without this branch does not
+    run twice: its arc keeps the dead token.
+    """
+    plan = state.program.steps[name]
+    _begin(state, plan)
+    arcs = [*plan.arcs, *(arc for cycle in plan.cycles for arc in state.program.leaving[cycle])]
+    while arcs:
+        arc = arcs.pop()
+        target = state.program.steps.get(arc.target)
+        if target is None or arc.is_back or state.tokens.get(arc.number) not in {DEAD, BESIDE}:
+            continue
+        step = state.step(arc.target)
+        tokens = [state.tokens.get(incoming.number) for incoming in target.incoming]
+        if None not in tokens and (TAKEN in tokens or step.status != "SKIPPED"):
+            continue
+        del state.tokens[arc.number]
+        step.arrived -= 1
+        if step.status == "SKIPPED":
+            step.status = None
+            arcs += target.arcs
+
+
 def _queued(state: State, name: str) -> None:
     """The step was to be entered while it was live: one more visit."""
     step = state.step(name)

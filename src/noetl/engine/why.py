@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from noetl.engine.state import Command, State
+    from noetl.engine.state import Command, LoopState, State
 
 MOST_REASONS = 200
 _OF_COMMANDS = frozenset({"retry", "wait", "park_deadline"})
@@ -31,6 +31,32 @@ def why(state: State) -> list[dict[str, Any]]:
     return found[:MOST_REASONS]
 
 
+def loops(state: State) -> list[dict[str, Any]]:
+    """The loops that are under way, in the order of the definition: how far each of them is."""
+    if state.terminal is not None or not state.live_visits:
+        return []
+    return [
+        _loop(name, step.loop)
+        for name in state.program.steps
+        if (step := state.steps.get(name)) is not None and step.is_live and step.loop is not None
+    ]
+
+
+def _loop(name: str, loop: LoopState) -> dict[str, Any]:
+    told: dict[str, Any] = {"step": name, "done": loop.done, "in_flight": loop.open,
+                            "failed": loop.failed}  # fmt: skip
+    if loop.mode == "cursor":
+        return {"code": "cursor", **told, "frames": len(loop.frames)}
+    return {"code": "loop", **told, "total": loop.total}
+
+
+def is_stalled(state: State) -> bool:
+    """Whether a run goes on and nothing is outstanding that could move it."""
+    if state.terminal is not None or state.is_paused or state.is_queued:
+        return False
+    return not (state.commands or state.timers or state.children)
+
+
 def _of(state: State, command: Command) -> list[dict[str, Any]]:
     told: dict[str, Any] = {
         "step": command.step,
@@ -39,7 +65,8 @@ def _of(state: State, command: Command) -> list[dict[str, Any]]:
         "attempt": command.attempt,
     }
     if command.status == "PENDING":
-        return [{"code": "unclaimed", **told, "pool": command.pool, "kind": command.kind}]
+        lost = {"lost": command.lost} if command.lost else {}
+        return [{"code": "unclaimed", **told, "pool": command.pool, "kind": command.kind, **lost}]
     if command.status in {"CLAIMED", "RUNNING"}:
         held = {"worker_id": command.worker_id, "lease_until": command.lease_until}
         return [{"code": "running", **told, **held}]
@@ -49,6 +76,6 @@ def _of(state: State, command: Command) -> list[dict[str, Any]]:
         if timer.target == command.key and timer.kind in {"retry", "wait"}
     ]
     if command.parked == "callback":
-        return [{"code": "callback", **told, "callback_key": command.callback_key}]
+        return [{"code": "callback", **told, "kind": command.kind}]
     waiting = [key for key, done in command.children.items() if done is None]
     return timers + [{"code": "child", **told, "child_key": key} for key in waiting]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from noetl.engine.events import Recorded
     from noetl.ids import Ids
     from noetl.local.watch import Watch
+    from noetl.telemetry.traces.tracer import Tracer
     from noetl.tools.base import Tool
     from noetl.worker.tasks import Keychain, Secrets
 
@@ -42,5 +43,7 @@ class Parts:
     secrets: Secrets | None = None
     log: Sequence[Recorded] = ()
     """The log of a run to go on with."""
+    tracer: Tracer | None = None
+    """Takes spans; none: nobody wants any."""
     on_line: Callable[[str, str], None] | None = None
     """Told every line that a step writes, and the step."""

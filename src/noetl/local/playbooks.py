@@ -40,10 +40,12 @@ class Shelf:
         self._catalog = catalog
         self._finder = Finder(folder)
 
-    async def add(self, entry: CatalogEntry) -> CatalogEntry:
+    async def add(
+        self, entry: CatalogEntry, *, activate: bool = True, if_version: int | None = None
+    ) -> CatalogEntry:
         """Keep a document under the id of its content."""
         named = msgspec.structs.replace(entry, catalog_id=id_of(entry.path, entry.content))
-        return await self._catalog.add(named)
+        return await self._catalog.add(named, activate=activate, if_version=if_version)
 
     async def get(self, catalog_id: str) -> CatalogEntry | None:
         """One document by its id; a file that has the id counts."""
@@ -55,22 +57,20 @@ class Shelf:
                 return await self.shelve(text)
         return None
 
-    async def resolve(self, path: str, version: int | None = None) -> CatalogEntry | None:
+    async def resolve(
+        self, tenant_id: str, path: str, version: int | None = None
+    ) -> CatalogEntry | None:
         """A document by its path, or by the name of its file."""
-        found = await self._catalog.resolve(path, version)
+        found = await self._catalog.resolve(tenant_id, path, version)
         if found is not None or version is not None:
             return found
         file = self._finder.file(path)
         text = None if file is None else _text(file)
         return None if text is None else await self.shelve(text)
 
-    async def versions(self, path: str) -> list[CatalogEntry]:
-        """All versions of a path, newest first."""
-        return await self._catalog.versions(path)
-
-    async def listed(self, listing: CatalogListing) -> list[CatalogEntry]:
+    async def listed(self, tenant_id: str, listing: CatalogListing) -> list[CatalogEntry]:
         """A page of documents that are kept; files that nobody asked for are not among them."""
-        return await self._catalog.listed(listing)
+        return await self._catalog.listed(tenant_id, listing)
 
     async def shelve(self, text: str) -> CatalogEntry | None:
         """Keep a playbook; none when the text is something else."""

@@ -93,13 +93,17 @@ async def replay(log: Sequence[Recorded], catalog: Catalog) -> Replayed:
 
 
 async def _state(events: Sequence[Recorded], catalog: Catalog) -> State:
-    start = events[0].event
-    entry = await catalog.get(start.catalog_id) if isinstance(start, PlaybookStarted) else None
+    """Where a run begins, with its playbook as it was; else with the one that has its path now."""
+    start, entry = events[0].event, None
+    if isinstance(start, PlaybookStarted):
+        entry = await catalog.get(start.catalog_id)
+        entry = entry or await catalog.resolve(start.tenant_id, start.path)
     model = None if entry is None else parse(entry.content).model
     if not isinstance(model, Playbook):
         path = getattr(start, "path", "")
-        message = f"the playbook {path} of the log is not there, or was changed since"
-        raise PlaybookChanged(message, hint="restore its file as it was")
+        raise PlaybookChanged(
+            f"the playbook {path} of the log is not there", hint="restore its file"
+        )
     by_worker = {
         item.event.step
         for item in events

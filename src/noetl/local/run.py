@@ -52,7 +52,7 @@ async def stack(parts: Parts, text: str) -> AsyncIterator[Stack]:
     blobs = MemoryBlobs() if parts.home is None else FileBlobs(parts.home / "blobs")
     control = ServerParts(
         store=store, bus=MemoryBus(), blobs=blobs, clock=clock, ids=ids, lease_s=parts.lease_s,
-        kinds=frozenset(parts.tools) if parts.is_complete else None,
+        kinds=frozenset(parts.tools) if parts.is_complete else None, tracer=parts.tracer,
     )  # fmt: skip
     server = create_server(control)
     if entry is not None and parts.on_worker:
@@ -61,7 +61,7 @@ async def stack(parts: Parts, text: str) -> AsyncIterator[Stack]:
     work = WorkerParts(
         client=client, tools=parts.tools, clock=clock, ids=ids, worker_id=f"local-{ids.new()}",
         slots=parts.slots, ceiling_s=parts.ceiling_s, redactor=parts.redactor,
-        keychain=parts.keychain, secrets=parts.secrets, blobs=blobs,
+        keychain=parts.keychain, secrets=parts.secrets, blobs=blobs, tracer=parts.tracer,
     )  # fmt: skip
     try:
         async with server, asyncio.TaskGroup() as group, Crew(group, work) as crew:

@@ -50,9 +50,9 @@ class Workshop:
 
 
 @asynccontextmanager
-async def workshop(slots: int) -> AsyncIterator[Workshop]:
+async def workshop(slots: int, sandbox: Sandbox | None = None) -> AsyncIterator[Workshop]:
     """Children for so many commands at once; they end with the block."""
-    sandbox = Sandbox.detect()
+    sandbox = sandbox or Sandbox.detect()
     environ = child_environment()
     interpreters = Interpreters(sandbox, environ, slots=slots, spares=0)
     try:

@@ -5,11 +5,36 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Self
 
-from noetl.server.door import Door
+from noetl.server.edge.door import Door
 from noetl.server.loops import LOOPS
 from noetl.server.loops.kept import kept_up
 from noetl.server.plane import wire
-from noetl.server.routes import catalog, commands, events, executions, health, results, runtime
+from noetl.server.routes import (
+    audit,
+    callbacks,
+    catalog,
+    commands,
+    contract,
+    controls,
+    events,
+    executions,
+    health,
+    identity,
+    internal,
+    internal_values,
+    openapi,
+    reading,
+    results,
+    runtime,
+    schedules,
+    schema,
+    sessions,
+    starts,
+    steering,
+    tenants,
+    tokens,
+    variables,
+)
 from noetl.server.vitals import Vitals
 
 if TYPE_CHECKING:
@@ -28,15 +53,32 @@ class Server:
 
     def __init__(self, plane: Plane, vitals: Vitals, more: Sequence[Route] = ()) -> None:
         self.plane = plane
-        self.vitals = vitals
+        self.vitals = plane.feed.vitals = vitals
         self.asgi = Door(
             [
                 *events.routes(plane),
                 *commands.routes(plane),
+                *starts.routes(plane),
                 *executions.routes(plane),
+                *reading.routes(plane),
+                *steering.routes(plane),
+                *controls.routes(plane),
                 *catalog.routes(plane),
+                *schema.routes(plane),
+                *callbacks.routes(plane),
                 *results.routes(plane),
+                *variables.routes(plane),
+                *internal_values.routes(plane),
                 *runtime.routes(plane),
+                *schedules.routes(plane),
+                *internal.routes(plane),
+                *contract.routes(plane, lambda: self.asgi.routes),
+                *openapi.routes(plane, lambda: self.asgi.routes),
+                *identity.routes(plane),
+                *tokens.routes(plane),
+                *tenants.routes(plane),
+                *sessions.routes(plane),
+                *audit.routes(plane),
                 *health.routes(plane, vitals),
                 *more,
             ]

@@ -10,6 +10,7 @@ import socket
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from noetl.blobs.postgres import PostgresBlobs
@@ -101,8 +102,11 @@ async def opened(stack: AsyncExitStack, settings: ServerSettings) -> Backends:
         inline_bytes=settings.inline_bytes,
         server_url=settings.url,
         is_open=False,
-        internal_tokens=settings.internal_tokens,
-        publishes=bool(settings.nats_url) and settings.outbox_publisher == "server",
+        internal_tokens=_internal_tokens(settings),
+        internal_token_file=Path(file) if (file := settings.internal_token_file) else None,
+        publishes=bool(settings.nats_url),
+        publisher="playbook" if settings.outbox_publisher == "playbook" else "server",
+        retention_days=settings.retention_days,
         is_alone=False,
         servers=settings.servers or (settings.url,),
         env=settings.env,
@@ -114,6 +118,13 @@ async def opened(stack: AsyncExitStack, settings: ServerSettings) -> Backends:
         "partitions": partial(_partitions, store),
     }
     return Backends(parts, _vitals(database, bus, newest), loops)
+
+
+def _internal_tokens(settings: ServerSettings) -> tuple[str, ...]:
+    """Those that stay; one that lies in a file is looked for there."""
+    if settings.internal_token_file:
+        return tuple(filter(None, (settings.internal_token_previous,)))
+    return settings.internal_tokens
 
 
 async def _migrated(url: str) -> str:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, get_args
 
 from noetl import __version__
+from noetl.api.callbacks import ContainerState
+from noetl.bus.base import BusGone
+from noetl.clock import rfc3339
 from noetl.engine.events import KINDS
 from noetl.errors import NoetlError
-from noetl.server.access import OUTCOMES as AUTH_OUTCOMES
-from noetl.telemetry.metrics import SIZES, Metrics
+from noetl.server.access.entry import OUTCOMES as AUTH_OUTCOMES
+from noetl.server.chores import Chores
+from noetl.server.edge.moments import seconds_until
+from noetl.telemetry.metrics import SECONDS, SIZES, SPANS, Metrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from noetl.server.access import Access
+    from noetl.server.access.entry import Access
     from noetl.server.parts import ServerParts
 
 ACTIVE: Final = ("PENDING", "RUNNING", "PAUSED")
@@ -23,6 +28,7 @@ FINISHED: Final = ("COMPLETED", "FAILED", "CANCELLED")
 MEASURED_S: Final = 5.0
 """How old the numbers that the store counts may be."""
 _RUN_SECONDS: Final = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 3600.0, 86400.0)
+_LATE_SECONDS: Final = (*SECONDS, 60.0, 300.0, 1800.0)
 _EVENT: Final = {"event_type": tuple(KINDS)}
 _OUTCOMES: Final = ("stored", "duplicate", "late", "rejected")
 _PHASES: Final = ("queue", "fill", "commit")
@@ -35,14 +41,17 @@ _POOLS: Final = ("shared", "system")
 _log: Final = logging.getLogger(__name__)
 
 
-class ServerMetrics:
+class ServerMetrics(Chores):
     """The series of a server, and the one way to count in them: their own methods."""
 
     def __init__(self) -> None:  # noqa: PLR0915 - the contract, one statement per series
         self.all = made = Metrics("server", __version__)
         self._measured_at: float | None = None
+        super().__init__(made)
         self.lines: Mapping[str, int] = {}
         """Lines of the log by level, as whoever writes it has counted."""
+        self.spans: Mapping[str, int] = {}
+        """Spans by what became of them, as whoever exports them has counted."""
 
         # Ingest and engine
         self.events_ingested = made.counter(
@@ -131,7 +140,10 @@ class ServerMetrics:
             {"route": ("hint", "reply", "parked", "sweep"), "pool": _POOLS},
         )
         self.command_dispatch = made.histogram(
-            "command_dispatch_seconds", "From issue to claim.", {"pool": _POOLS}
+            "command_dispatch_seconds",
+            "From issue to claim.",
+            {"pool": _POOLS},
+            bounds=_LATE_SECONDS,
         )
         self.command_late = made.counter(
             "command_late_total", "Reports of attempts that had been given up."
@@ -145,8 +157,10 @@ class ServerMetrics:
         self.stalled = made.counter("stalled_total", "Runs that nothing could bring forward.")
 
         # Time
-        self.timer_lag = made.histogram("timer_lag_seconds", "How late a timer fired.")
-        self.timers_due = made.gauge("timers_due", "Timers whose time has come at the last look.")
+        self.timer_lag = made.histogram(
+            "timer_lag_seconds", "How late a timer fired.", bounds=_LATE_SECONDS
+        )
+        self.timers_due = made.gauge("timers_due", "Timers that were due, and did not fire.")
         self.timers_fired = made.counter(
             "timers_fired_total",
             "Timers that fired.",
@@ -183,6 +197,13 @@ class ServerMetrics:
             "Values that were read back.",
             {"outcome": ("found", "gone", "expired", "bad_ref")},
         )
+        states = {"state": get_args(ContainerState)}
+        self.container_callback = made.counter(
+            "container_callback_total", "Containers that were said to have ended.", states
+        )
+        self.container_callback_stale = made.counter(
+            "container_callback_stale_total", "Those that no command waits for.", states
+        )
         pools = {"pool": ("main", "background")}
         self.db_pool_size = made.gauge("db_pool_size", "Open connections.", pools)
         self.db_pool_in_use = made.gauge("db_pool_in_use", "Connections at work.", pools)
@@ -195,6 +216,14 @@ class ServerMetrics:
             "log_lines_total",
             "Lines of the log.",
             {"level": ("debug", "info", "warning", "error")},
+        )
+        self.audit_writes = made.counter(
+            "audit_writes_total",
+            "Entries of the audit, by what became of them.",
+            {"outcome": ("ok", "failed", "dropped")},
+        )
+        self.trace_spans = made.counter(
+            "trace_spans_total", "Spans, by what became of them.", {"outcome": SPANS}
         )
 
     def open_endpoints(self, paths: Iterable[str]) -> None:
@@ -226,6 +255,7 @@ class ServerMetrics:
         self.auth.replace({(word,): count for word, count in access.outcomes.items()})
         self.writes_in_flight.set(access.in_flight)
         self.log_lines.replace({(level,): count for level, count in self.lines.items()})
+        self.trace_spans.replace({(word,): count for word, count in self.spans.items()})
         if self._measured_at is not None and now < self._measured_at + MEASURED_S:
             return
         self._measured_at = now
@@ -234,14 +264,29 @@ class ServerMetrics:
             async with asyncio.timeout(MEASURED_S):
                 self.executions_active.replace(_keyed(await store.executions.counted()))
                 queues = await store.commands.queues()
-                waiting = await store.outbox.waiting(limit=1_000)
+                moment = rfc3339(parts.clock.now())
+                backlog = await store.outbox.backlog(moment, committed_before=moment)
+                condition = await store.upkeep.condition()
         except (NoetlError, TimeoutError) as fault:
             self.shard_up.set(0, "0")
             _log.warning("the store could not be measured", extra={"reason": str(fault)})
             return
         self.shard_up.set(1, "0")
         self.commands_pending.replace({(queue.pool,): queue.pending for queue in queues})
-        self.outbox_pending.set(len(waiting), "0")
+        self.outbox_pending.set(backlog.due, "0")
+        oldest = backlog.oldest_at
+        age = 0.0 if oldest is None else -seconds_until(parts.clock, oldest)
+        self.outbox_oldest.set(max(0.0, age), "0")
+        self.partition_default_rows.set(condition.default_rows)
+        await self._measure_bus(parts, {*_POOLS, *(queue.pool for queue in queues)})
+
+    async def _measure_bus(self, parts: ServerParts, pools: Iterable[str]) -> None:
+        try:
+            async with asyncio.timeout(MEASURED_S):
+                lags = {pool: await parts.bus.lag(pool) for pool in pools}
+        except (BusGone, TimeoutError):
+            return  # the health of the bus is told elsewhere
+        self.nats_consumer_lag.replace(_keyed(lags))
 
     def render(self) -> bytes:
         """The text that a scraper reads."""

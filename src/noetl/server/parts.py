@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from noetl.api.results import INLINE_BYTES
 from noetl.ids import random_key
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from noetl.blobs.base import Blobs
     from noetl.bus.base import Bus
     from noetl.clock import Clock
     from noetl.ids import Ids
+    from noetl.server.plays import Player
     from noetl.store.base import Store
+    from noetl.telemetry.traces.tracer import Tracer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +40,24 @@ class ServerParts:
     """Nobody is asked who he is: the server is part of the caller's own process."""
     internal_tokens: tuple[str, ...] = ()
     """Bearers of the platform's own processes; the second one is accepted while they rotate."""
+    internal_token_file: Path | None = None
+    """Where the first one lies when it may change; it is not in `internal_tokens` then."""
     publishes: bool = False
     """The events of commits are published on the bus."""
+    publisher: Literal["server", "playbook"] = "server"
+    """Who publishes them; what a playbook is to publish waits in the store until it asks."""
+    retention_days: int = 0
+    """How long runs are kept after their end; 0: for ever."""
     is_alone: bool = True
     """No other server writes to this store."""
     servers: tuple[str, ...] = ()
     """Where workers may claim, this server included."""
     env: str = "dev"
+    password_kib: int = 65_536
+    """Memory that one check of a password takes."""
+    player: Player | None = None
+    """Plays the tests of playbooks; none: they are played elsewhere."""
+    tracer: Tracer | None = None
+    """Takes spans; none: nobody wants any."""
     cursor_key: bytes = field(default_factory=lambda: random_key().encode())
     """Signs the cursors of lists; the same on all servers of an installation."""

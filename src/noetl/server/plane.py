@@ -5,36 +5,64 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from noetl.server.access import Access
-from noetl.server.admission import Admissions
-from noetl.server.again import Repeats
-from noetl.server.batch import Batches
-from noetl.server.cache import Cache
-from noetl.server.callbacks import Answers
-from noetl.server.claims import Claims
-from noetl.server.control import Controls
-from noetl.server.cursor import Cursors
-from noetl.server.detail import Details
-from noetl.server.documents import Documents
-from noetl.server.execute import Runs
-from noetl.server.handout import HandOut
-from noetl.server.history import History
-from noetl.server.ingest import Ingest
-from noetl.server.large import Large
-from noetl.server.listing import Lists
+from noetl.server.access.entry import Access
+from noetl.server.access.owning import Owners
+from noetl.server.access.quota import Quotas
+from noetl.server.auditing.audit import Audits
+from noetl.server.auditing.chain import Chain
+from noetl.server.edge.cursor import Cursors
+from noetl.server.fleet.callbacks import Answers
+from noetl.server.fleet.claims import Claims
+from noetl.server.fleet.containers import Containers
+from noetl.server.fleet.reports import Intake
+from noetl.server.fleet.workers import Workers
+from noetl.server.identity.desk import Desk
+from noetl.server.ingest.handout import HandOut
+from noetl.server.ingest.large import Large
+from noetl.server.ingest.noted import Notes
+from noetl.server.ingest.programs import Programs
+from noetl.server.ingest.queue import Ingest
+from noetl.server.ingest.turn import Tools
+from noetl.server.ingest.writing import Writer
+from noetl.server.library.documents import Documents
+from noetl.server.library.registration import Registration
+from noetl.server.library.suites import Suites
+from noetl.server.library.trials import Trials
 from noetl.server.metrics import ServerMetrics
-from noetl.server.noted import Notes
-from noetl.server.programs import Programs
-from noetl.server.reports import Intake
-from noetl.server.schedules import Timetables
-from noetl.server.signals import Signals
-from noetl.server.starts import Starts
-from noetl.server.stream import Streams
-from noetl.server.turn import Tools
-from noetl.server.workers import Workers
-from noetl.server.writing import Writer
+from noetl.server.operations.advance import Refreshes
+from noetl.server.operations.foreign import RunCache
+from noetl.server.operations.imports import Imports
+from noetl.server.operations.publications import Publications
+from noetl.server.operations.scheduled import Scheduled
+from noetl.server.operations.schedules import Timetables
+from noetl.server.operations.stats import Stats
+from noetl.server.operations.upkeep import Retention
+from noetl.server.reading.bulk import Bulks
+from noetl.server.reading.changes import Changes
+from noetl.server.reading.detail import Details
+from noetl.server.reading.feed import Feed
+from noetl.server.reading.graph import Graphs
+from noetl.server.reading.history import History
+from noetl.server.reading.listing import Lists
+from noetl.server.reading.replay import Replays
+from noetl.server.reading.stream import Streams
+from noetl.server.reading.timeline import Timelines
+from noetl.server.reading.why import Reasons
+from noetl.server.runs.admission import Admissions
+from noetl.server.runs.again import Repeats
+from noetl.server.runs.batch import Batches
+from noetl.server.runs.control import Controls
+from noetl.server.runs.execute import Runs
+from noetl.server.runs.starts import Starts
+from noetl.server.values.deposits import Deposits
+from noetl.server.values.inventory import Inventory
+from noetl.server.values.stored import Values
+from noetl.server.values.variables import Vars
 
 if TYPE_CHECKING:
+    from noetl.blobs.base import Blobs
+    from noetl.server.ingest.cache import Cache
+    from noetl.server.ingest.tracing import Spans
     from noetl.server.parts import ServerParts
 
 
@@ -45,7 +73,7 @@ class Plane:
     parts: ServerParts
     access: Access
     metrics: ServerMetrics
-    signals: Signals
+    signals: Changes
     programs: Programs
     cache: Cache
     large: Large
@@ -64,19 +92,48 @@ class Plane:
     lists: Lists
     history: History
     streams: Streams
+    feed: Feed
+    graphs: Graphs
+    timelines: Timelines
+    reasons: Reasons
+    replays: Replays
+    bulks: Bulks
     answers: Answers
+    variables: Vars
+    values: Values
+    inventory: Inventory
+    deposits: Deposits
+    containers: Containers
     timetables: Timetables
+    scheduled: Scheduled
+    publications: Publications
+    imports: Imports
+    refreshes: Refreshes
+    retention: Retention
+    stats: Stats
     documents: Documents
+    desk: Desk
+    trials: Trials
+    registration: Registration
+    owners: Owners
+    audits: Audits
+    chain: Chain
+    quotas: Quotas
+    spans: Spans | None = None
+    """Tells a tracer; none when there is none."""
 
 
 def wire(parts: ServerParts) -> Plane:
     """Make the parts that follow from the given ones."""
     store, clock, ids = parts.store, parts.clock, parts.ids
-    signals = Signals()
+    signals = Changes()
     programs = Programs(store.catalog, max_attempts=parts.max_attempts)
-    cache = Cache(store, programs)
+    cache = RunCache(store, programs)
     metrics = ServerMetrics()
-    large = Large(parts.blobs, parts.inline_bytes, metrics)
+    quotas = Quotas(store, clock)
+    audits = Audits(store.audit, clock, ids, metrics)
+    spans, blobs = _traced(parts, cache)
+    large = Large(blobs, parts.inline_bytes, metrics)
     handout = HandOut(store.commands, clock, parts.lease_s)
     tools = Tools(ids=ids, log=store.log, large=large, clock=clock, metrics=metrics)
     writer = Writer(
@@ -84,8 +141,9 @@ def wire(parts: ServerParts) -> Plane:
         clock,
         ids,
         signals=signals,
-        notes=Notes(metrics),
+        notes=Notes(metrics, quotas),
         publishes=parts.publishes,
+        spans=spans,
     )
     ingest = Ingest(
         store,
@@ -96,20 +154,37 @@ def wire(parts: ServerParts) -> Plane:
         signals=signals,
         writer=writer,
     )
-    workers = Workers(store, clock, ids)
-    controls = Controls(ingest)
+    workers = Workers(store, clock, ids, parts.bus)
+    controls = Controls(ingest, store, cache)
     admissions = Admissions(store.executions, programs, ingest, store.roles)
 
     async def kinds() -> frozenset[str] | None:
         return parts.kinds if parts.kinds is not None else await workers.kinds()
 
-    runs = Runs(store, ingest, programs, controls, admissions, clock=clock, ids=ids, kinds=kinds)
-    starts = Starts(parts, runs, programs)
+    runs = Runs(
+        store, ingest, programs, controls, admissions,
+        clock=clock, ids=ids, kinds=kinds, quotas=quotas,
+    )  # fmt: skip
+    runs.spans = spans
+    starts = Starts(parts, runs, programs, quotas, audits)
     cursors = Cursors(parts.cursor_key, clock)
+    owners = Owners(store.executions)
+    values = Values(blobs, store.results, large, owners, clock=clock, ids=ids, metrics=metrics)
     timetables = Timetables(store.schedules, clock, ids)
+    suites = Suites(store.catalog)
+    documents = Documents(store, suites, cursors, metrics, clock)
+    trials = Trials(store.catalog, documents, suites, parts.player)
+    intake = Intake(ingest, store.commands, signals, workers, metrics)
+    details = Details(store, cache, large, signals)
+    repeats = Repeats(store, cache, programs, runs)
+    streams = Streams(parts, signals)
     return Plane(
         parts=parts,
         access=Access(parts),
+        owners=owners,
+        audits=audits,
+        chain=Chain(store.audit, audits, cursors),
+        quotas=quotas,
         metrics=metrics,
         signals=signals,
         programs=programs,
@@ -119,18 +194,57 @@ def wire(parts: ServerParts) -> Plane:
         ingest=ingest,
         workers=workers,
         claims=Claims(ingest, handout, store, workers, clock),
-        intake=Intake(ingest, store.commands, signals, workers, metrics),
+        intake=intake,
         controls=controls,
         admissions=admissions,
         runs=runs,
         starts=starts,
-        batches=Batches(starts, runs, programs, ingest),
-        repeats=Repeats(store, programs, runs),
-        details=Details(store, cache, large, workers, signals),
+        batches=Batches(starts, runs, programs, ingest, spans),
+        repeats=repeats,
+        details=details,
+        graphs=Graphs(store, details),
+        timelines=Timelines(store, details, cursors),
+        reasons=Reasons(store, details, workers, ingest, clock),
+        replays=Replays(store, cache, details, large),
+        bulks=Bulks(store, controls, repeats, quotas),
         lists=Lists(store, cursors),
         history=History(store, large, cursors),
-        streams=Streams(parts, signals),
+        streams=streams,
+        feed=Feed(parts, streams, signals, workers),
         answers=Answers(store, ingest),
+        variables=Vars(store.variables, owners, clock),
+        values=values,
+        inventory=Inventory(blobs, store.results, values, cursors, clock),
+        deposits=Deposits(blobs, store.requests, store.roles, clock),
+        containers=Containers(store, ingest, signals, metrics, clock),
         timetables=timetables,
-        documents=Documents(store.catalog, programs, timetables, clock, ids),
+        scheduled=Scheduled(
+            parts,
+            runs,
+            programs,
+            controls,
+            timetables=timetables,
+            cursors=cursors,
+            metrics=metrics,
+        ),
+        publications=Publications(parts, metrics),
+        imports=Imports(parts, intake, metrics),
+        refreshes=Refreshes(parts, programs),
+        retention=Retention(parts, metrics),
+        stats=Stats(parts, workers),
+        documents=documents,
+        desk=Desk.of(parts, cursors),
+        trials=trials,
+        registration=Registration(store, trials, timetables, metrics, clock=clock, ids=ids),
+        spans=spans,
     )
+
+
+def _traced(parts: ServerParts, cache: Cache) -> tuple[Spans | None, Blobs]:
+    """What tells of spans, and the store of large bytes that is told of; none without a tracer."""
+    if parts.tracer is None:
+        return None, parts.blobs
+    from noetl.server.ingest.tracing import Spans, TracedBlobs  # noqa: PLC0415 - most have none
+
+    spans = Spans(parts.tracer, cache)
+    return spans, TracedBlobs(parts.blobs, spans)

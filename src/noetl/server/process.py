@@ -9,21 +9,25 @@ import logging
 import signal
 import sys
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from noetl import __version__
 from noetl.errors import NoetlError
 from noetl.server.app import create_server
 from noetl.server.backends import opened
-from noetl.server.http import bound, listener
+from noetl.server.edge.http import bound, listener
 from noetl.telemetry import failpoint, log
 from noetl.telemetry.redact import Redactor
+from noetl.telemetry.traces.otlp import headers_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Mapping
 
     from noetl.server.app import Server
-    from noetl.server.http import Listener
+    from noetl.server.edge.http import Listener
+    from noetl.server.parts import ServerParts
+    from noetl.server.plays import Player
     from noetl.settings import ServerSettings
     from noetl.telemetry.log import Lines
 
@@ -35,15 +39,16 @@ _GC: Final = (20_000, 20, 50)
 _log: Final = logging.getLogger(__name__)
 
 
-def serve(settings: ServerSettings) -> int:
+def serve(settings: ServerSettings, player: Player | None = None) -> int:
     """Run a server until it is told to stop; 0 when it ended in good order."""
     lines = log.configure(settings.log_level, sys.stderr, redactor=_redactor(settings))
     try:
         failpoint.configure(settings.failpoints, settings.env)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(settings, lines))
+            runner.run(_serve(settings, lines, player))
     except NoetlError as fault:
-        _log.error(fault.message, extra={"code": fault.code, "hint": fault.hint})
+        told = {"code": fault.code, "reason": fault.message, "hint": fault.hint}
+        _log.error("the server does not start", extra=told)
         return 1
     except BaseExceptionGroup:
         _log.exception("the server has failed")
@@ -53,7 +58,7 @@ def serve(settings: ServerSettings) -> int:
     return 0
 
 
-async def _serve(settings: ServerSettings, lines: Lines) -> None:
+async def _serve(settings: ServerSettings, lines: Lines, player: Player | None) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -66,8 +71,10 @@ async def _serve(settings: ServerSettings, lines: Lines) -> None:
         backends = await _unless(stop, opened(stack, settings))
         if backends is None:
             return
-        server = create_server(backends.parts, backends.vitals)
+        parts, spans = await _traced(stack, settings, backends.parts)
+        server = create_server(replace(parts, player=player), backends.vitals)
         server.plane.metrics.lines = lines.written
+        server.plane.metrics.spans = spans
         async with server, asyncio.TaskGroup() as group:
             api = listener(server.asgi, tls_cert=settings.tls_cert, tls_key=settings.tls_key)
             listeners = [api, *(listener(server.watched) for _ in sockets[1:])]
@@ -83,6 +90,28 @@ async def _serve(settings: ServerSettings, lines: Lines) -> None:
             for task in beside:
                 task.cancel()
     _log.info("the server has ended")
+
+
+async def _traced(
+    stack: AsyncExitStack, settings: ServerSettings, parts: ServerParts
+) -> tuple[ServerParts, Mapping[str, int]]:
+    """The parts with a tracer, if somebody takes spans, and what became of those."""
+    if not settings.otlp_endpoint:
+        return parts, {}
+    from noetl.api.otlp import tracing  # noqa: PLC0415 - most have none
+
+    name = settings.service_name or "noetl-server"
+    about = {"service.name": name, "service.instance.id": settings.url}
+    traces = await stack.enter_async_context(
+        tracing(
+            settings.otlp_endpoint,
+            settings.otlp_headers,
+            about,
+            clock=parts.clock,
+            redactor=_redactor(settings),
+        )
+    )
+    return replace(parts, tracer=traces.tracer), traces.counts
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[None, None, T]) -> T | None:
@@ -120,6 +149,7 @@ def _redactor(settings: ServerSettings) -> Redactor:
         settings.encryption_key,
         settings.nats_password,
         settings.nats_token,
+        *headers_of(settings.otlp_headers).values(),
         settings.database_url.partition("://")[2].partition("@")[0].partition(":")[2],
     )
     return Redactor(secret for secret in secrets if secret)

@@ -15,6 +15,7 @@ from noetl.settings.models import (
     DatabaseSettings,
     ServerSettings,
     StackSettings,
+    TraceSettings,
     WorkerSettings,
 )
 from noetl.settings.sources import BadSetting
@@ -28,6 +29,7 @@ __all__ = [
     "ServerSettings",
     "Setting",
     "StackSettings",
+    "TraceSettings",
     "WorkerSettings",
     "child_environment",
     "process_environment",

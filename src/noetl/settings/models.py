@@ -55,6 +55,7 @@ class ServerSettings(Model):
     nats_creds: str = of("NOETL_NATS_CREDS", "", text)
     internal_token: str = of("NOETL_INTERNAL_API_TOKEN", "", text)
     internal_token_previous: str = of("NOETL_INTERNAL_API_TOKEN_PREVIOUS", "", text)
+    internal_token_file: str = of("NOETL_INTERNAL_API_TOKEN_FILE", "", text)
     encryption_key: str = of("NOETL_ENCRYPTION_KEY", "", text)
     lease_s: float = of("NOETL_LEASE_SECONDS", 15.0, number(5, 3600))
     max_attempts: int = of("NOETL_COMMAND_MAX_ATTEMPTS", 3, whole(1, 100))
@@ -67,6 +68,9 @@ class ServerSettings(Model):
     outbox_publisher: str = of("NOETL_OUTBOX_PUBLISHER", "server", choice("server", "playbook"))
     tls_cert: str = of("NOETL_TLS_CERT", "", text)
     tls_key: str = of("NOETL_TLS_KEY", "", text)
+    otlp_endpoint: str = of("OTEL_EXPORTER_OTLP_ENDPOINT", "", HTTP)
+    otlp_headers: str = of("OTEL_EXPORTER_OTLP_HEADERS", "", text)
+    service_name: str = of("OTEL_SERVICE_NAME", "", text)
     failpoints: str = of("NOETL_FAILPOINTS", "", text)
 
     @property
@@ -132,6 +136,9 @@ class WorkerSettings(Model):
     env: str = of("NOETL_ENV", "dev", choice("dev", "production"))
     log_level: str = of("NOETL_LOG_LEVEL", "info", choice(*_LEVELS))
     machine_id: int | None = of("NOETL_MACHINE_ID", None, whole(0, 1023))
+    otlp_endpoint: str = of("OTEL_EXPORTER_OTLP_ENDPOINT", "", HTTP)
+    otlp_headers: str = of("OTEL_EXPORTER_OTLP_HEADERS", "", text)
+    service_name: str = of("OTEL_SERVICE_NAME", "", text)
     failpoints: str = of("NOETL_FAILPOINTS", "", text)
 
     @classmethod
@@ -194,6 +201,15 @@ class DatabaseSettings(Model):
     """What the commands that open a database are told."""
 
     database_url: str = of("NOETL_DATABASE_URL", "", POSTGRES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceSettings(Model):
+    """What a local run is told about traces."""
+
+    otlp_endpoint: str = of("OTEL_EXPORTER_OTLP_ENDPOINT", "", HTTP)
+    otlp_headers: str = of("OTEL_EXPORTER_OTLP_HEADERS", "", text)
+    service_name: str = of("OTEL_SERVICE_NAME", "", text)
 
 
 def _no_failpoints(failpoints: str) -> None:

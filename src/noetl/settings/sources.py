@@ -66,6 +66,9 @@ class Sources:
         """The text of a setting and where it was found."""
         if name in self.flags:
             return self.flags[name], f"the option for {name}"
+        if name in FILES:  # where a secret lies, for one who looks there again
+            told = (source.get(name, "") for source in (self.env, self.file, self.fallback))
+            return next(((file, name) for file in told if file), None)
         setting = BY_NAME[name]
         for source in (self.env, self.file, self.fallback):
             for spelling in (name, *setting.aliases):
@@ -170,7 +173,7 @@ class Model:
         shown: dict[str, object] = {}
         for item in fields(cast("Any", self)):
             value = getattr(self, item.name)
-            is_secret = BY_NAME[item.metadata["setting"]].kind == "secret"
+            is_secret = _is_secret(item.metadata["setting"])
             shown[item.name] = "***" if is_secret and value else value
         return shown
 
@@ -185,12 +188,16 @@ def _value(sources: Sources, item: Any) -> object:  # noqa: ANN401 - a field of 
     try:
         return item.metadata["read"](value)
     except ValueError as fault:
-        is_secret = BY_NAME[item.metadata["setting"]].kind == "secret"
+        is_secret = _is_secret(item.metadata["setting"])
         told = "" if is_secret else f", not {value!r}"
         raise BadSetting(
             f"{origin} has to be {fault}{told}.",
             hint=f"run `noetl explain setting.{item.metadata['setting']}`",
         ) from fault
+
+
+def _is_secret(name: str) -> bool:
+    return name not in FILES and BY_NAME[name].kind == "secret"
 
 
 def _refuse_unknown(sources: Sources) -> None:

@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractAsyncContextManager
 
+    from noetl.store.audit import Audit
+    from noetl.store.identity import Accounts, Rights, Sessions, SignIns, Tenants, Tokens
+    from noetl.store.reading import Reading
+    from noetl.store.stored import Exports, Held, Requests, Results
+    from noetl.store.upkeep import Figures, Upkeep
+    from noetl.store.variables import Variables
+    from noetl.store.versions import Versions
+
 
 class CommandRow(msgspec.Struct, frozen=True, kw_only=True):
     """A command as claims see it; `command_id` is the id of its `command.issued`.
@@ -184,6 +192,12 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     """Oldest first; else newest first."""
     offset: int = 0
     tenant_id: str | None = None
+    allowed: tuple[str, ...] | None = None
+    """Only runs of these paths; each as `path`."""
+    denied: tuple[str, ...] = ()
+    """No run of these paths; each as `path`."""
+    execution_ids: tuple[str, ...] = ()
+    """Only these; an unknown one is none."""
     status: tuple[str, ...] = ()
     path: str | None = None
     """Exact; ending in `*`, a prefix."""
@@ -203,6 +217,8 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     client_id: str | None = None
     q: str | None = None
     """What the path, or the message of the error, begins with."""
+    idle_since: str | None = None
+    """Running, driven here, without an open command, and not written to since."""
 
 
 class Executions(Protocol):
@@ -216,6 +232,9 @@ class Executions(Protocol):
 
     async def counted(self) -> dict[str, int]:
         """How many runs that have not ended there are, by status."""
+
+    async def running(self, tenant_id: str) -> int:
+        """How many runs of a tenant have not ended."""
 
     async def children(self, execution_id: str) -> list[ExecutionRow]:
         """The runs that this one asked for."""
@@ -282,6 +301,22 @@ class Timers(Protocol):
         """When the next timer is due."""
 
 
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that somebody has taken to publish it."""
+
+    outgoing: Outgoing
+    attempts: int
+
+
+class Backlog(msgspec.Struct, frozen=True, kw_only=True):
+    """What waits for its delivery."""
+
+    due: int
+    """Publications that could be taken now."""
+    oldest_at: str | None = None
+    """When the oldest message of any kind was committed."""
+
+
 class Outbox(Protocol):
     """Messages that follow from commits, kept until they are delivered."""
 
@@ -295,6 +330,27 @@ class Outbox(Protocol):
 
     async def delivered(self, ids: Sequence[str]) -> None:
         """Forget messages."""
+
+    async def take(self, limit: int, now: str, *, committed_before: str) -> list[Taken]:
+        """Take publications for a while, so that nobody else gets them.
+
+        Those of commits before a moment; tried ones when their time has come, taken ones when
+        whoever took them has not been heard of for a minute.
+        """
+
+    async def published(self, ids: Sequence[str], now: str) -> int:
+        """Note that taken messages were published; how many of them were taken."""
+
+    async def failed(
+        self, outgoing_id: str, error: str, now: str, *, most_delay_s: int
+    ) -> float | None:
+        """Give a taken message back until later; in how many seconds, none when it was not taken.
+
+        The wait grows with every try; after the fiftieth nobody tries again.
+        """
+
+    async def backlog(self, now: str, *, committed_before: str) -> Backlog:
+        """How much waits."""
 
 
 class CatalogEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -312,6 +368,8 @@ class CatalogEntry(msgspec.Struct, frozen=True, kw_only=True):
     tenant_id: str = "default"
     meta: dict[str, Any] = {}
     archived_at: str | None = None
+    removed_at: str | None = None
+    """Only runs that began before still find it, by its id."""
 
 
 class CatalogListing(msgspec.Struct, frozen=True, kw_only=True):
@@ -323,27 +381,36 @@ class CatalogListing(msgspec.Struct, frozen=True, kw_only=True):
     kind: str | None = None
     path_prefix: str | None = None
     q: str | None = None
-    """A part of the path."""
+    """A part of the path, the name, the description or a tag, in any case."""
+    tests: str | None = None
+    """The path of a playbook that the documents test (`meta.tests`)."""
     all_versions: bool = False
+    """Else the version that a path means; of a path that means none, the newest archived one."""
     include_archived: bool = False
+    with_content: bool = True
 
 
 class Catalog(Protocol):
-    """Documents by path and version."""
+    """Documents of a tenant by path and version; what became of versions is told by `Versions`."""
 
-    async def add(self, entry: CatalogEntry) -> CatalogEntry:
-        """Keep a document under the next version; equal to the newest one, that one is answered."""
+    async def add(
+        self, entry: CatalogEntry, *, activate: bool = True, if_version: int | None = None
+    ) -> CatalogEntry:
+        """Keep a document under the next version; equal to the newest one, that one is answered.
+
+        A new version becomes what its path means unless `activate` is false. `NotNewest` when the
+        newest version (0: there is none) is not `if_version`.
+        """
 
     async def get(self, catalog_id: str) -> CatalogEntry | None:
-        """One version by its id."""
+        """One version by its id, of whichever tenant, one that was removed included."""
 
-    async def resolve(self, path: str, version: int | None = None) -> CatalogEntry | None:
-        """A version of a path; the newest when none is named."""
+    async def resolve(
+        self, tenant_id: str, path: str, version: int | None = None
+    ) -> CatalogEntry | None:
+        """A version of a path that is not archived; without a number, the one the path means."""
 
-    async def versions(self, path: str) -> list[CatalogEntry]:
-        """All versions of a path, newest first."""
-
-    async def listed(self, listing: CatalogListing) -> list[CatalogEntry]:
+    async def listed(self, tenant_id: str, listing: CatalogListing) -> list[CatalogEntry]:
         """A page of documents by path, then newest version first."""
 
 
@@ -455,15 +522,44 @@ class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True):
     origin: str = "trigger"
     """`trigger`: written in a playbook, replaced when it is registered; else `api`."""
     tenant_id: str = "default"
+    created_by: str = ""
+
+
+class ScheduleListing(msgspec.Struct, frozen=True, kw_only=True):
+    """Which time tables a reader wants."""
+
+    limit: int = 10_000
+    after: str | None = None
+    """The name of the last one before."""
+    tenant_id: str | None = None
+    path: str | None = None
+    enabled: bool | None = None
 
 
 class Schedules(Protocol):
     """Time tables."""
 
-    async def replace(self, path: str, rows: Sequence[ScheduleRow]) -> None:
+    async def replace(
+        self, path: str, rows: Sequence[ScheduleRow], tenant_id: str = "default"
+    ) -> None:
         """Make these the triggers of a path; one of the same name and times keeps its place."""
 
-    async def listed(self, path: str | None = None) -> list[ScheduleRow]:
+    async def add(self, row: ScheduleRow, *, most: int) -> None:
+        """Keep a new one; `NameTaken`, or `TooMany` when the tenant has so many."""
+
+    async def get(self, schedule_id: str) -> ScheduleRow | None:
+        """One time table."""
+
+    async def change(self, row: ScheduleRow) -> bool:
+        """Write one anew, all but what its last run was; false when it is gone; `NameTaken`."""
+
+    async def remove(self, schedule_id: str) -> bool:
+        """Forget one; false when it is gone."""
+
+    async def counted(self, tenant_id: str) -> int:
+        """How many a tenant has."""
+
+    async def listed(self, listing: ScheduleListing | None = None) -> list[ScheduleRow]:
         """Time tables, by name."""
 
     async def due(self, now: str, limit: int = 100) -> list[ScheduleRow]:
@@ -476,33 +572,23 @@ class Schedules(Protocol):
         """Move one on; false when it was moved by somebody else (`next_run_at` differs)."""
 
 
-class TokenRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Who a bearer is; the token's own text is kept nowhere."""
+class Projections(Protocol):
+    """The read models apart from commits."""
 
-    token_id: str
-    sha256: str
-    account: str
-    """The subject of the account."""
-    roles: tuple[str, ...]
-    name: str = ""
-    pool: str | None = None
-    """The only pool that a worker's token may join and claim for."""
-    tenant_id: str = "default"
-    expires_at: str | None = None
-    revoked_at: str | None = None
+    async def known(self, event_ids: Sequence[str]) -> frozenset[str]:
+        """Which of these events are stored."""
 
+    async def refresh(self, row: ExecutionRow) -> bool:
+        """Write the read model of a run anew; false when the run has gone on meanwhile."""
 
-class Tokens(Protocol):
-    """Bearers by digest."""
+    async def prepare(self, execution_ids: Sequence[str]) -> None:
+        """Make room for runs that are to be imported, however old they are."""
 
-    async def find(self, sha256: str) -> TokenRow | None:
-        """Who holds a token of this digest, revoked or expired ones included."""
+    async def imported(self, execution_id: str) -> None:
+        """Note where a run came from."""
 
-    async def put(self, row: TokenRow) -> None:
-        """Keep a token and its account; the same digest again changes nothing."""
-
-    async def revoke(self, token_id: str, now: str) -> bool:
-        """End a token; false when it is not known."""
+    async def figures(self, tenant_id: str, since: str) -> Figures:
+        """What a tenant has."""
 
 
 class Roles(Protocol):
@@ -520,13 +606,28 @@ class Store(Protocol):
 
     log: EventLog
     executions: Executions
+    reading: Reading
     commands: Commands
     timers: Timers
     outbox: Outbox
     catalog: Catalog
+    versions: Versions
     callbacks: Callbacks
     output: Output
     runtimes: Runtimes
     schedules: Schedules
     tokens: Tokens
+    sessions: Sessions
+    sign_ins: SignIns
+    accounts: Accounts
+    rights: Rights
+    tenants: Tenants
+    audit: Audit
     roles: Roles
+    upkeep: Upkeep
+    variables: Variables
+    results: Results
+    requests: Requests
+    held: Held
+    exports: Exports
+    projections: Projections

@@ -50,8 +50,29 @@ class NoMachine(NoetlError):
     retry_after: ClassVar[float] = 5.0
 
 
+class NameTaken(NoetlError):
+    """Another thing of the tenant has this name."""
+
+    code = "in_use"
+    status: ClassVar[int] = 409
+
+
+class TooMany(NoetlError):
+    """The tenant has as many of them as it may."""
+
+    code = "quota_exceeded"
+    status: ClassVar[int] = 429
+
+
 class UnsafeDatabase(NoetlError):
     """The database may lose what it has confirmed, or is older than what we rely on."""
 
     code = "unsafe_database"
     status: ClassVar[int] = 500
+
+
+class NotNewest(NoetlError):
+    """A document was written on top of a version that is not the newest any more."""
+
+    code = "version_conflict"
+    status: ClassVar[int] = 409

@@ -428,6 +428,7 @@ def _begun(item: Recorded) -> ExecutionRow:
         rerun_of=event.rerun_of,
         forked_from=event.forked_from,
         labels=event.labels,
+        tenant_id=event.tenant_id,
         last_event_type="playbook.started",
         workload=event.workload,
         trace=event.trace,
@@ -438,9 +439,14 @@ def _begun(item: Recorded) -> ExecutionRow:
 
 
 def carried_over(before: ScheduleRow | None, row: ScheduleRow) -> ScheduleRow:
-    """The new row under the id of the one that it replaces; with equal times, at its place."""
+    """The new row under the id of the one that it replaces; with equal times, at its place.
+
+    One that a person has paused stays so, however often its document comes again.
+    """
     if before is None:
         return row
+    if before.policy.get("paused"):
+        row = msgspec.structs.replace(row, enabled=False, policy=row.policy | {"paused": True})
     row = msgspec.structs.replace(
         row,
         schedule_id=before.schedule_id,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import traceback
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO, TypeAlias
 
 import msgspec
 
@@ -23,6 +23,8 @@ _OWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"
 _COLOURS: Final = {"warning": "\x1b[33m", "error": "\x1b[31m", "debug": "\x1b[2m"}
 _PLAIN: Final = "\x1b[0m"
 _NOISY: Final = ("uvicorn.error", "uvicorn.access", "asyncio", "nats")
+_Kind: TypeAlias = tuple[str, str, str, Any]
+"""What equal lines share: level, logger, message, and the run that they are about."""
 _encode: Final = msgspec.json.Encoder(enc_hook=str).encode
 
 
@@ -43,7 +45,9 @@ class Lines(logging.Handler):
         self._clock = clock or SystemClock()
         self._is_readable = stream.isatty() if is_readable is None else is_readable
         self._second = -1.0
-        self._equal: dict[tuple[str, str], int] = {}
+        self._equal: dict[_Kind, int] = {}
+        self.always: dict[str, str] = {}
+        """Fields of every line, such as the name of a worker."""
         self.written: dict[str, int] = dict.fromkeys(LEVELS, 0)
         """Lines by level."""
 
@@ -58,7 +62,7 @@ class Lines(logging.Handler):
             self.handleError(record)
 
     def _fields(self, record: logging.LogRecord) -> dict[str, Any]:
-        made = {"event": record.getMessage(), "logger": record.name}
+        made = {"event": record.getMessage(), "logger": record.name, **self.always}
         made |= {key: value for key, value in vars(record).items() if key not in _OWN}
         if record.exc_info and record.exc_info[0] is not None:
             made["stack"] = "".join(traceback.format_exception(*record.exc_info))[
@@ -81,7 +85,9 @@ class Lines(logging.Handler):
         if second != self._second:
             self._second = second
             self._tell_suppressed()
-        key = (level, str(record.msg))
+        # Lines about two runs are not equal, whatever they say.
+        about = getattr(record, "execution_id", None)
+        key = (level, record.name, str(record.msg), about)
         count = self._equal.get(key, 0) + 1
         if count > 1 or len(self._equal) < MOST_REMEMBERED:
             self._equal[key] = count
@@ -89,10 +95,11 @@ class Lines(logging.Handler):
 
     def _tell_suppressed(self) -> None:
         equal, self._equal = self._equal, {}
-        for (level, message), count in equal.items():
+        for (level, logger, message, about), count in equal.items():
             if count > MOST_EQUAL:
-                fields = {"event": message, "suppressed": count - MOST_EQUAL}
-                self._write(level, fields)
+                fields = {"event": message, "logger": logger, **self.always}
+                more = {} if about is None else {"execution_id": about}
+                self._write(level, {**fields, **more, "suppressed": count - MOST_EQUAL})
 
     def close(self) -> None:
         """Tell what was counted last."""
@@ -116,7 +123,16 @@ def configure(
     root.setLevel(level.upper())
     for name in _NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)
+    _spare()
     return lines
+
+
+def _spare() -> None:
+    """Look up nothing that no line shows: file, thread and process cost more than the line."""
+    logging._srcfile = None  # noqa: SLF001 - as its manual advises
+    logging.logThreads = False
+    logging.logProcesses = False
+    logging.logMultiprocessing = False
 
 
 def _level(record: logging.LogRecord) -> str:

@@ -34,6 +34,8 @@ MOST_SETS: Final = 1_000
 SECONDS: Final = (
     0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 )  # fmt: skip
+SPANS: Final = ("exported", "dropped", "failed")
+"""What becomes of a span: a collector took it; it was one too many; nobody took it."""
 SIZES: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 4096.0)
 
 Labels = tuple[str, ...]

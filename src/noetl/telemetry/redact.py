@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 MASK: Final = "***"
 SHORT: Final = 6
+SINKS: Final = ("result", "log", "error")
 _LINE_LEAST: Final = 12
 _INNER_LEAST: Final = 12
 
@@ -36,6 +37,8 @@ class Redactor:
     """The secrets that were handed out, and the texts and values without them."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self.covered: dict[str, int] = dict.fromkeys(SINKS, 0)
+        """How often something was covered, by where it would have gone."""
         self._raw: set[str] = set()
         self._forms: tuple[str, ...] = ()
         self._tokens: re.Pattern[str] | None = None

@@ -86,7 +86,7 @@ class ToolContext:
     input: Mapping[str, Any] = field(default_factory=dict)
     scope: Mapping[str, Any] = field(default_factory=dict)
     names: tuple[str, ...] = ()
-    trace: str | None = None
+    trace: Mapping[str, Any] | None = None  # where in its trace the task is, for those it asks
     redactor: Redactor = field(default_factory=Redactor)
     fetch: Callable[[str], Awaitable[tuple[bool, Any]]] = _nothing_found
     load: Callable[[Reference], Awaitable[None]] | None = None  # makes it readable in the scope
@@ -103,7 +103,10 @@ class ToolContext:
 
     def log(self, text: str, *, level: str = "info", stream: str = "log") -> None:
         """Write one line to the log of the command."""
-        self.on_log(stream, level, self.redactor.redact(text))
+        clean = self.redactor.redact(text)
+        if clean != text:
+            self.redactor.covered["log"] += 1
+        self.on_log(stream, level, clean)
 
     def progress(self, percent: float, message: str = "") -> None:
         """Tell how far the task is, from 0 to 100."""
@@ -296,10 +299,15 @@ def failed(fault: BaseException) -> Outcome:
 def redacted(outcome: Outcome, redactor: Redactor) -> Outcome:
     """The outcome without secrets."""
     clean = redactor.redact_value
+    data, error = clean(outcome.data), clean(outcome.error)
+    if data is not outcome.data and data != outcome.data:
+        redactor.covered["result"] += 1
+    if error is not outcome.error and error != outcome.error:
+        redactor.covered["error"] += 1
     return replace(
         outcome,
-        data=clean(outcome.data),
-        error=clean(outcome.error),
+        data=data,
+        error=error,
         http=clean(outcome.http),
         pg=clean(outcome.pg),
         py=clean(outcome.py),

@@ -9,7 +9,8 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from noetl.blobs.base import BlobDamaged, BlobGone
-from noetl.blobs.refs import InvalidRef, key_of, ref_of
+from noetl.blobs.naming import InvalidRef
+from noetl.blobs.refs import key_of, ref_of
 from noetl.tools.base import ToolError
 
 if TYPE_CHECKING:

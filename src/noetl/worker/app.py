@@ -97,6 +97,7 @@ class Worker:
                     secrets=parts.secrets,
                     ceiling_s=parts.ceiling_s,
                     default_s=parts.default_s,
+                    tracer=parts.tracer,
                 ),
                 playbooks=Playbooks(client),
                 results=Results(client, meters, parts.parcels),

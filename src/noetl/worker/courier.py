@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from noetl.api.client import Client
-    from noetl.api.events import Receipt, Reported
+    from noetl.api.events import Receipt, Report, Reported
     from noetl.clock import Clock
     from noetl.ids import Ids
     from noetl.worker.held import Held
@@ -181,7 +181,8 @@ class Courier:
             if not batch.is_on_disk:
                 self._queue.put_back(batch.items)
             return
-        _log.error("the server refused a report", extra={"reason": str(fault)})
+        told = {"reason": str(fault), **_about(batch.items[0].report)}
+        _log.error("the server refused a report", extra=told)
         self._rejected(batch.items[0], "refused")
         await self._over(batch)
 
@@ -239,11 +240,20 @@ class Courier:
         if report.event_type not in _FINAL or item.is_last_word:
             self.counts.lost += 1
             told = {"event_id": item.event_id, "event_type": report.event_type, "code": code}
-            _log.error("a report was rejected", extra=told)
+            _log.error("a report was rejected", extra={**told, **_about(report)})
             return
         message = f"the server rejected {report.event_type}: {code}"
         self._queue.put(_instead(item, message, self._sender.ids.new()))
         self._send_now()
+
+
+def _about(report: Report) -> dict[str, str]:
+    """Which command a line of the log is about."""
+    return {
+        "execution_id": str(report.execution_id),
+        "command_id": str(report.command_id),
+        "step": report.step,
+    }
 
 
 def _instead(item: Item, message: str, event_id: str) -> Item:

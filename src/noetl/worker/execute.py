@@ -17,6 +17,9 @@ from noetl.dsl.views import Outcome, Reference
 from noetl.engine.events import Error
 from noetl.engine.pipeline import Done, Failed, Park, Pipeline, RunTask
 from noetl.telemetry.failpoint import failpoint
+from noetl.telemetry.traces.context import trace_id_of
+from noetl.telemetry.traces.span import CONSUMER
+from noetl.telemetry.traces.tracer import code_of
 from noetl.tools.base import Parked, ToolError, classify
 from noetl.worker.logs import SHOWN_BYTES, Pace
 from noetl.worker.meters import Meters
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
     from noetl.api.commands import Command
     from noetl.dsl.playbook import Step
+    from noetl.telemetry.traces.tracer import Tracer
     from noetl.worker.held import Held, Run
     from noetl.worker.logs import Logs
     from noetl.worker.playbooks import Playbooks
@@ -84,8 +88,12 @@ class Executor:
         began = loop.time()
         lines = desk.logs.of(command)
         pace = Pace(lambda told: _progress(desk.reporter, command, told))
+        sinks = Sinks(lines=lines, pace=pace)
         try:
-            end = await self._end(run, Sinks(lines=lines, pace=pace))
+            if desk.bench.tracer is None:
+                end = await self._end(run, sinks, command.trace)
+            else:
+                end = await self._traced(run, sinks, desk.bench.tracer)
             if run.is_stopped:  # the tool swallowed its end
                 raise NotOurs  # noqa: TRY301 - the same end as below
         except (asyncio.CancelledError, NotOurs) as reason:
@@ -119,7 +127,22 @@ class Executor:
 
     # ------------------------------------------------------------------ the pipeline
 
-    async def _end(self, run: Run, sinks: Sinks) -> End:
+    async def _traced(self, run: Run, sinks: Sinks, tracer: Tracer) -> End:
+        """The same, as a span of the run's trace."""
+        command, error = run.command, "cancelled"
+        about = {**_ids(command), "tool_kind": command.action, "attempt": command.attempt}
+        span = tracer.begin("command.execute", command.trace, about, CONSUMER)
+        try:
+            end = await self._end(run, sinks, tracer.below(command.trace, span))
+            error = end.error_kind or ""
+        except Exception as fault:
+            error = code_of(fault)
+            raise
+        finally:
+            tracer.end(span, error)
+        return end
+
+    async def _end(self, run: Run, sinks: Sinks, trace: Mapping[str, Any] | None) -> End:
         """What came of the step's pipeline."""
         desk, command = self._desk, run.command
         known = desk.playbooks.kept(command.catalog_id)
@@ -128,6 +151,7 @@ class Executor:
         name = command.node_name
         step = known.claim(name) if command.is_claim else known.step(name)
         tasks = Tasks(desk.bench, command, sinks)
+        tasks.trace = trace
         stepper = Stepper(step, command, known.defaults, tasks)
         pipeline = stepper.begin(await self._checkpoint(command))
         awaited = await self._awaited(command)
@@ -246,7 +270,7 @@ class Executor:
         told = classify(fault)
         if told["kind"] == "internal":
             trace = self._desk.bench.redactor.redact("".join(format_exception(fault)))
-            _log.error("a command failed in the worker", extra={"trace": trace})
+            _log.error("a command failed in the worker", extra={**_told(command), "stack": trace})
         error = Error(
             kind=told["kind"],
             code=told["code"],
@@ -266,13 +290,31 @@ class Executor:
 
     async def _give_back(self, command: Command, fault: Exception) -> None:
         """What the tool needs cannot be had here now; another worker may be luckier."""
-        _log.warning("a command is given back", extra={"reason": str(fault)})
+        told = _told(command)
+        _log.warning("a command is given back", extra={**told, "reason": str(fault)})
         own = HeldCommand(command_id=command.command_id, attempt=command.attempt, is_started=False)
         body = Release(worker_id=self._desk.worker_id, commands=(own,), reason="unavailable")
         try:
             await self._desk.bench.client.release(body)
         except Exception as second:  # noqa: BLE001 - the border: the lease runs out and brings it back
-            _log.warning("a command could not be given back", extra={"reason": str(second)})
+            more = {**told, "reason": str(second)}
+            _log.warning("a command could not be given back", extra=more)
+
+
+def _ids(command: Command) -> dict[str, Any]:
+    """Which command it is, for spans and lines of the log."""
+    return {
+        "execution_id": command.execution_id,
+        "command_id": command.command_id,
+        "step": command.node_name,
+    }
+
+
+def _told(command: Command) -> dict[str, Any]:
+    """Which command a line of the log is about, and which trace."""
+    trace_id = trace_id_of(command.trace)
+    more = {} if trace_id is None else {"trace_id": trace_id}
+    return {**_ids(command), "attempt": command.attempt, **more}
 
 
 def _progress(reporter: Reporter, command: Command, told: dict[str, Any]) -> None:

@@ -82,7 +82,7 @@ class Logs:
             self._many.set()
 
     async def run(self) -> None:
-        """Send each second, or sooner when there is much."""
+        """Send each second, or sooner when there is much or a command has ended."""
         while True:
             await self._some.wait()
             if not self._is_flushing:
@@ -92,6 +92,10 @@ class Logs:
             self._some.clear()
             self._many.clear()
             self._empty.set()
+
+    def hurry(self) -> None:
+        """Send now: whoever sees that a command has ended may look at its lines next."""
+        self._many.set()
 
     async def flushed(self) -> None:
         """Wait until every line was taken."""
@@ -185,6 +189,7 @@ class Lines:
             self._add(self._ring.popleft())
         if not self._lines:
             return None
+        self._logs.hurry()
         return {
             "lines": self._lines,
             "bytes": self._bytes,

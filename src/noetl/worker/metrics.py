@@ -6,13 +6,18 @@ from typing import TYPE_CHECKING, Final
 
 from noetl import __version__
 from noetl.dsl.tasks.errors import ERROR_KINDS
-from noetl.telemetry.metrics import SIZES, Metrics
+from noetl.telemetry.log import LEVELS
+from noetl.telemetry.metrics import SIZES, SPANS, Metrics
+from noetl.telemetry.redact import SINKS
+from noetl.tools.http.tally import CLASSES, REASONS, Tally
 from noetl.worker.meters import Meters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from noetl.telemetry.metrics import Counter, Gauge, Histogram
+    from noetl.telemetry.redact import Redactor
+    from noetl.tools.base import Tool
     from noetl.tools.interpreter.pool import Interpreters
     from noetl.worker.app import Worker
 
@@ -21,7 +26,6 @@ _CODES: Final = (
     "unknown_command", "no_answer", "auth_required", "forbidden", "pool_forbidden", "overloaded",
 )  # fmt: skip
 _EVENTS: Final = ("call.done", "call.error", "command.parked", "command.started", "step.progress")
-_STATUS_CLASSES: Final = ("2xx", "3xx", "4xx", "5xx")
 _LONG_S: Final = (0.001, 0.005, 0.02, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0)
 _BYTES: Final = tuple(float(1 << power) for power in range(16, 33, 2))
 _LEVELS: Final = {"rlimits": 0.0, "user": 1.0, "namespaces": 2.0}
@@ -99,14 +103,22 @@ class WorkerMetrics(Meters):
         self.log_dropped = count("log_dropped_total", "Lines that nobody will ever see.")
         spread("plugin_load_seconds", "Loading of modules.", phase=("fetch", "compile"))
         count("plugin_warm_total", "Modules that were warmed up.", outcome=("ok", "error"))
-        self.redactions = count(
-            "redactions_total", "Secrets that were covered.", sink=("result", "log", "error")
-        )
+        self.redactions = count("redactions_total", "Secrets that were covered.", sink=SINKS)
         self.ready = gauge("ready", "Whether work is taken.")
-        metrics.counter(
-            "http_requests_total", "Requests of steps.", {"status_class": _STATUS_CLASSES}
+        self.lines: Mapping[str, int] = {}
+        """Lines of the log by level, as whoever writes it has counted."""
+        self.spans: Mapping[str, int] = {}
+        """Spans by what became of them, as whoever exports them has counted."""
+        self.log_lines = metrics.counter("log_lines_total", "Lines of the log.", {"level": LEVELS})
+        self.trace_spans = metrics.counter(
+            "trace_spans_total", "Spans, by what became of them.", {"outcome": SPANS}
         )
-        metrics.counter("http_blocked_total", "Requests refused.", {"reason": ("private",)})
+        self.http_requests = metrics.counter(
+            "http_requests_total", "Requests of steps, by answer.", {"status_class": CLASSES}
+        )
+        self.http_blocked = metrics.counter(
+            "http_blocked_total", "Requests that were not let out.", {"reason": REASONS}
+        )
         metrics.counter(
             "subscription_messages_fetched_total", "Messages of sources.", {"source": ("nats",)}
         )
@@ -175,10 +187,20 @@ class WorkerMetrics(Meters):
         self._sources.append(lambda: self._ask(worker, pool))
         self._sources.append(lambda: self._ask_children(interpreters))
 
+    def follow_tools(self, tools: Mapping[str, Tool], redactor: Redactor) -> None:
+        """Ask these for what they count themselves, too."""
+        self._sources.append(lambda: self.redactions.replace(_labelled(redactor.covered)))
+        tally = getattr(tools.get("http"), "tally", None)
+        if isinstance(tally, Tally):
+            self._sources.append(lambda: self.http_requests.replace(_labelled(tally.answers)))
+            self._sources.append(lambda: self.http_blocked.replace(_labelled(tally.blocked)))
+
     def render(self) -> bytes:
         """The text that a scraper reads."""
         for ask in self._sources:
             ask()
+        self.log_lines.replace(_labelled(self.lines))
+        self.trace_spans.replace(_labelled(self.spans))
         return self._metrics.render()
 
     def _ask(self, worker: Worker, pool: str) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from noetl.bus.base import Bus
     from noetl.clock import Clock
     from noetl.ids import Ids
+    from noetl.telemetry.traces.tracer import Tracer
     from noetl.tools.base import Tool
     from noetl.worker.outbox import Outbox
     from noetl.worker.parcels import Parcels
@@ -74,5 +75,7 @@ class WorkerParts:
     brakes: Mapping[str, Callable[[], bool]] = field(default_factory=dict)
     """Reasons of the machine to take no more work, by name."""
     meters: Meters = field(default_factory=Meters)
+    tracer: Tracer | None = None
+    """Takes spans; none: nobody wants any."""
     on_machine: Callable[[int], None] = _ignore
     """Told the number that makes the ids of this process its own."""

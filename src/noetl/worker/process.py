@@ -26,6 +26,7 @@ from noetl.ids import MACHINES, Ids
 from noetl.settings import child_environment
 from noetl.telemetry import failpoint, log
 from noetl.telemetry.redact import Redactor
+from noetl.telemetry.traces.otlp import headers_of
 from noetl.tools.http.egress import Egress
 from noetl.tools.interpreter import scratch
 from noetl.tools.interpreter.pool import Interpreters
@@ -44,6 +45,8 @@ from noetl.worker.pulse import Line
 if TYPE_CHECKING:
     from noetl.bus.base import Bus
     from noetl.settings import WorkerSettings
+    from noetl.telemetry.log import Lines
+    from noetl.telemetry.traces.tracer import Tracer
     from noetl.tools.registry import Registry
     from noetl.worker.app import Worker
     from noetl.worker.identity import Identity
@@ -66,7 +69,7 @@ def work(settings: WorkerSettings) -> int:
             identified(settings.home, pool, settings.worker_id) as identity,
             asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
         ):
-            return runner.run(_Process(settings, identity, redactor).run())
+            return runner.run(_Process(settings, identity, redactor, lines).run())
     except (CannotStart, Refused, SandboxMissing) as fault:
         _log.error("the worker does not start", extra=_told(fault))
         return REFUSED
@@ -94,7 +97,10 @@ class LeasedIds(Ids):
 class _Process:
     """One worker with everything that it opens."""
 
-    def __init__(self, settings: WorkerSettings, identity: Identity, redactor: Redactor) -> None:
+    def __init__(
+        self, settings: WorkerSettings, identity: Identity, redactor: Redactor, lines: Lines
+    ) -> None:
+        self._lines = lines
         self._settings = settings
         self._identity = identity
         self._redactor = redactor
@@ -124,6 +130,9 @@ class _Process:
             parts = await self._parts(stack, registry, interpreters, meters)
             self._worker = worker = create_worker(parts)
             meters.follow(worker, settings.pool, interpreters)
+            meters.follow_tools(registry.tools, self._redactor)
+            meters.lines = self._lines.written
+            self._lines.always.update(worker_id=self._identity.name, pool=settings.pool)
             await interpreters.warm_up()
             self._is_warm = True
             gc.freeze()
@@ -251,8 +260,31 @@ class _Process:
                 "disk": disk_is_full(blobs),
             },
             meters=meters,
+            tracer=await self._tracer(stack, meters),
             on_machine=ids.lease if settings.machine_id is None else _keep_own,
         )
+
+    async def _tracer(self, stack: AsyncExitStack, meters: WorkerMetrics) -> Tracer | None:
+        """A tracer, if somebody takes spans."""
+        settings = self._settings
+        if not settings.otlp_endpoint:
+            return None
+        from noetl.api.otlp import tracing  # noqa: PLC0415 - most have none
+
+        self._redactor.add(*headers_of(settings.otlp_headers).values())
+        name = settings.service_name or "noetl-worker"
+        about = {"service.name": name, "service.instance.id": self._identity.name}
+        traces = await stack.enter_async_context(
+            tracing(
+                settings.otlp_endpoint,
+                settings.otlp_headers,
+                about,
+                clock=self._clock,
+                redactor=self._redactor,
+            )
+        )
+        meters.spans = traces.counts
+        return traces.tracer
 
     async def _outbox(self, stack: AsyncExitStack) -> Outbox:
         outbox = Outbox(self._identity.folder, self._settings.outbox_max_bytes, self._clock)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from noetl.dsl.views import Reference
     from noetl.engine.pipeline import Done, Failed, Park, Pipeline, RunTask
     from noetl.telemetry.redact import Redactor
+    from noetl.telemetry.traces.tracer import Tracer
     from noetl.tools.base import Tool
     from noetl.worker.logs import Lines, Pace
     from noetl.worker.objects import Objects
@@ -64,6 +65,7 @@ class Bench:
     secrets: Secrets | None = None
     ceiling_s: float = CEILING_S
     default_s: float = DEFAULT_S
+    tracer: Tracer | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +86,8 @@ class Tasks:
     def __init__(self, bench: Bench, command: Command, sinks: Sinks) -> None:
         self.resolved: dict[str, Any] = {}
         """Values by reference that templates of this command touched."""
+        self.trace: Mapping[str, Any] | None = command.trace
+        """Where in its trace the command is."""
         self._bench = bench
         self._command = command
         self._sinks = sinks
@@ -114,12 +118,28 @@ class Tasks:
 
     async def run(self, move: RunTask, keep: Callable[[Any], None] = _forget) -> Outcome | Parked:
         """Run the task's tool within its limits; `keep` takes where it is, for its next try."""
+        if (tracer := self._bench.tracer) is None:
+            return await self._run(move, keep, self.trace)
+        about: dict[str, Any] = {"task": move.task.name, "attempt": self._command.attempt}
+        span = tracer.begin(f"tool.dispatch.{move.task.kind}", self.trace, about)
+        error = "cancelled"
+        try:
+            outcome = await self._run(move, keep, tracer.below(self.trace, span))
+            fault = None if isinstance(outcome, Parked) else outcome.error
+            error = "" if fault is None else str(fault.get("code") or "error")
+        finally:
+            tracer.end(span, error)
+        return outcome
+
+    async def _run(
+        self, move: RunTask, keep: Callable[[Any], None], trace: Mapping[str, Any] | None
+    ) -> Outcome | Parked:
         loop = asyncio.get_running_loop()
         kind = move.task.kind
         began = loop.time()
         try:
             ctx = self._context(move, self._deadline(move, began))
-            ctx.on_keep = keep
+            ctx.on_keep, ctx.trace = keep, trace
             outcome = await run_tool(self._tool(kind), {"kind": kind, **move.config}, ctx)
             if isinstance(outcome, Parked):
                 return outcome

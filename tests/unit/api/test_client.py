@@ -4,6 +4,7 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
+from noetl.api.callbacks import CallbackTaken
 from noetl.api.catalog import CatalogPage, CatalogQuery, Entry, Register, Registered
 from noetl.api.client import Client
 from noetl.api.commands import (
@@ -402,8 +403,9 @@ async def test_a_page_of_lines_is_answered_as_its_lines():
 
 
 async def test_a_callback_sends_the_bytes_as_they_are():
-    server, client = _client(200, b'{"status":"accepted"}')
-    assert await client.answer("k1", b'{"approved": true}') == {"status": "accepted"}
+    taken = CallbackTaken(execution_id="1", command_id="2")
+    server, client = _client(200, msgspec.json.encode(taken))
+    assert await client.answer("k1", b'{"approved": true}') == taken
     assert server.seen == ("POST", "/api/callbacks/k1", b'{"approved": true}')
 
 

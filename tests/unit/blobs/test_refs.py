@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from noetl.blobs.base import checked
+from noetl.blobs.naming import InvalidRef
 from noetl.blobs.refs import (
-    InvalidRef,
     execution_of,
     extracted,
     id_of,

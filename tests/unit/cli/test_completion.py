@@ -1,8 +1,11 @@
+import socket
 import subprocess
+from time import perf_counter
 
 import pytest
 
 from noetl.cli.command import COMMANDS
+from tests.unit.cli.runs import start
 
 
 @pytest.fixture
@@ -64,6 +67,73 @@ def test_every_command_is_offered(complete):
     assert [name for name in COMMANDS if name not in complete("noetl", "")] == []
 
 
+NAMED = """\
+noetl() {{ echo "$*" >> {log}; printf 'etl/orders\\netl/other\\n'; }}
+{script}
+COMP_WORDS=("$@"); COMP_CWORD=$(($#-1)); _noetl; echo "${{COMPREPLY[*]}}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "asked", "offered"),
+    [
+        ("noetl exec etl/or", "__complete playbooks etl/or", "etl/orders"),
+        ("noetl executions get 3", "__complete executions 3", ""),
+        ("noetl executions list --path etl", "__complete playbooks etl", "etl/orders etl/other"),
+        ("noetl pools get e", "__complete pools e", "etl/orders etl/other"),
+        ("noetl executions get -c e", "__complete contexts e", "etl/orders etl/other"),
+        ("noetl executions li", "", "list"),
+        ("noetl executions get --co", "", "--context --color --columns"),
+        ("noetl validate fi", "", ""),
+    ],
+)
+def test_names_are_asked_for_only_where_one_is_expected(noetl, tmp_path, words, asked, offered):
+    log = tmp_path / "asked"
+    log.touch()
+    text = NAMED.format(script=noetl("completion", "bash").out, log=log)
+    done = subprocess.run(
+        ["/bin/bash", "-c", text, "bash", *words.split()],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+
+    assert log.read_text().strip() == asked
+    assert sorted(done.stdout.split()) == sorted(offered.split())
+
+
+def test_a_server_tells_its_names(remote, served):
+    run = start(served, "named/one")
+
+    assert remote("__complete", "playbooks", "named/") == (0, "named/one\n", "")
+    assert run in remote("__complete", "executions", "").out.split()
+    assert "@latest:named/one" in remote("__complete", "executions", "@").out.split()
+    assert remote("__complete", "pools", "") == (0, "", "")
+    assert remote("__complete", "nothing", "") == (0, "", "")
+
+
+@pytest.mark.parametrize("words", [(), ("pools",), ("executions", "1"), ("playbooks", "x")])
+def test_offline_there_are_no_names_and_no_words(noetl, monkeypatch, words):
+    monkeypatch.setenv("NOETL_SERVER_URL", "http://127.0.0.1:1")
+
+    assert noetl("__complete", *words) == (0, "", "")
+
+
+def test_a_server_that_does_not_answer_is_not_waited_for(noetl, monkeypatch):
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen()
+        monkeypatch.setenv("NOETL_SERVER_URL", f"http://127.0.0.1:{deaf.getsockname()[1]}")
+        since = perf_counter()
+
+        assert noetl("__complete", "pools", "") == (0, "", "")
+        assert perf_counter() - since < 2
+
+
+def test_contexts_are_names_too(noetl):
+    noetl("context", "add", "staging", "--server-url", "http://127.0.0.1:1")
+
+    assert noetl("__complete", "contexts", "st") == (0, "staging\n", "")
+
+
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_the_other_shells_know_commands_options_formats_kinds_and_topics(noetl, shell):
     code, out, err = noetl("completion", shell)
@@ -72,6 +142,7 @@ def test_the_other_shells_know_commands_options_formats_kinds_and_topics(noetl, 
     for word in (
         *COMMANDS,
         "rename",
+        "__complete executions",
         "no-cascade",
         "strict",
         "format",

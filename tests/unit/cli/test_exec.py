@@ -3,7 +3,10 @@ from threading import Thread
 
 import pytest
 
-from noetl.api.executions import Control
+from noetl.api.client import Client
+from noetl.api.executions import Control, StartedBatch
+from noetl.api.http import NoAnswer
+from noetl.cli import batch as batches
 from tests.unit.cli.runs import FAILING, NOOP, WAITING, document, register
 
 
@@ -255,3 +258,53 @@ def test_a_large_file_goes_in_chunks(remote, served):
 
     assert [json.loads(line)["index"] for line in out.out.splitlines()] == list(range(1001))
     assert out.err.count("POST /api/execute/batch 200") == 2
+
+
+def test_a_run_may_start_later(remote, served):
+    register(served, "exec/later")
+    run = json.loads(remote("exec", "exec/later", "--start-at", "1h", "--json").out)
+    status = json.loads(remote("status", run["execution_id"], "--json").out)["status"]
+
+    assert (run["status"], status) == ("started", "PENDING")
+    assert remote("exec", "exec/later", "--start-at", "later").code == 2
+    assert remote("exec", "exec/later", "--start-at", "2199-01-01").code == 7
+
+
+def test_a_dry_run_starts_nothing(remote, served, tmp_path):
+    register(served, "exec/dry")
+    found = json.loads(remote("exec", "exec/dry", "--set", "n=5", "--dry-run", "--json").out)
+
+    assert (found["valid"], found["entry_step"]) == (True, "start")
+    assert found["workload"]["n"] == 5
+    assert served.call(lambda client: client.executions(path="exec/dry")).items == ()
+    strict = NOOP.replace("workload: {n: 1}", "inputs: {n: {type: integer, required: true}}")
+    register(served, "exec/strict", strict)
+    code, out, err = remote("exec", "exec/strict", "--dry-run", "-o", "json")
+    assert (code, out) == (7, "")
+    assert json.loads(err)["error"]["code"] == "invalid_workload"
+    (tmp_path / "f.yaml").write_text(document(NOOP, "exec/unregistered"))
+    assert remote("exec", "./f.yaml", "--dry-run").code == 2
+    assert remote("catalog", "get", "exec/unregistered").code == 5
+    assert remote("exec", "exec/dry", "--dry-run", "--wait").code == 2
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl", "name", "table"])
+def test_what_a_batch_has_started_is_told_though_the_rest_fails(
+    remote, served, tmp_path, monkeypatch, form
+):
+    register(served, "exec/cut")
+    (tmp_path / "runs.jsonl").write_text('{"path": "exec/cut"}\n' * 2)
+    asked, known = Client.execute_batch, []
+
+    async def failing(self, bodies):
+        if known:
+            raise NoAnswer("the server went away")
+        known.extend((await asked(self, bodies)).results)
+        return StartedBatch(count=1, started=1, duplicates=0, failed=0, results=tuple(known))
+
+    monkeypatch.setattr(batches, "MOST_ITEMS", 1)
+    monkeypatch.setattr(Client, "execute_batch", failing)
+    code, out, err = remote("exec", "--batch", "runs.jsonl", "-o", form)
+
+    assert code == 10
+    assert known[0].execution_id in (err if form == "json" else out)

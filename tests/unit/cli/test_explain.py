@@ -36,7 +36,7 @@ def test_a_code_is_explained_with_its_example_as_it_is_written(noetl):
 def test_exit_codes_errors_and_settings_are_topics(noetl):
     assert noetl("explain", "exit.7").out == (
         f"exit.7\n\n{EXITS[7]}\n\nError codes that end so: invalid_playbook, invalid_workload, "
-        "test_failed, migration_needed.\n"
+        "test_failed, runs_differ, migration_needed, bad_statement.\n"
     )
     assert noetl("explain", "exit.3").out == f"exit.3\n\n{EXITS[3]}\n"
     assert noetl("explain", "error.usage").out == (

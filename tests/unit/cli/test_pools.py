@@ -48,3 +48,30 @@ def test_a_group_needs_the_name_of_what_to_do(noetl):
         "",
         "error[usage]: there is no command `noetl pools lst`\nhint: did you mean `list`?\n",
     )
+
+
+def test_workers_are_listed(remote):
+    (worker,) = json.loads(remote("workers", "list", "-o", "json").out)["items"]
+
+    assert (worker["name"], worker["pool"], worker["capacity"]) == ("w-1", "gpu", 4)
+    assert remote("workers", "list", "-o", "name").out == "worker/w-1\n"
+    assert remote("workers", "list", "--pool", "gpu").out.splitlines()[1].split()[:4] == [
+        "w-1", "gpu", "ready", "4",
+    ]  # fmt: skip
+    assert remote("workers", "list", "--pool", "cpu") == (0, "", "there is no worker\n")
+    assert remote("workers", "list", "--status", "offline", "-o", "name").out == ""
+
+
+def test_a_pool_is_drained_on_request(remote, served):
+    entry = WorkerEntry(name="w-2", runtime={"pool": "tpu"}, capacity=4)
+    served.call(lambda client: client.register_worker(entry))
+
+    assert remote("pools", "drain", "tpu").code == 2
+    assert (
+        json.loads(remote("workers", "list", "--pool", "tpu", "--json").out)["items"][0]["status"]
+        == "ready"
+    )
+    done = json.loads(remote("pools", "drain", "pool/tpu", "--worker", "w-2", "-y", "--json").out)
+    assert done == {"pool": "tpu", "workers": ["w-2"], "status": "draining"}
+    assert " draining " in remote("workers", "list", "--pool", "tpu").out
+    assert remote("pools", "drain", "tpu", "--worker", "w-9", "--yes").code == 5

@@ -249,5 +249,18 @@ def test_a_stored_log_is_decided_again(noetl, suite, tmp_path):
     code, _, err = noetl("test", "--replay", "log.jsonl")
     assert code == 7
     assert "the log has step.exit of store, today it is step.exit of store" in err
+
+
+def test_an_edited_condition_is_found_in_a_stored_log(noetl, suite, tmp_path):
+    suite(PASSING)
+    (tmp_path / "mocks.yaml").write_text(
+        "- {step: fetch, return: {n: 7}}\n- {step: store, return: {row_count: 1}}\n"
+    )
+    noetl("run", "tally.yaml", "--mock", "mocks.yaml", "--events", "log.jsonl")
+
     (tmp_path / "tally.yaml").write_text(PLAYBOOK + "# changed\n")
-    assert noetl("test", "--replay", "log.jsonl").code == 6
+    assert noetl("test", "--replay", "log.jsonl").code == 0
+    (tmp_path / "tally.yaml").write_text(PLAYBOOK.replace("n > workload.limit", "n > 70"))
+    code, _, err = noetl("test", "--replay", "log.jsonl")
+    assert code == 7
+    assert ": the log has step.exit of fetch, today it is step.exit of fetch with other " in err

@@ -141,7 +141,7 @@ def test_the_database_commands_need_a_database(noetl):
     refused = noetl("db", "migrat")
     assert (refused.code, refused.err) == (
         2,
-        "error[usage]: there is no `db migrat`\nhint: did you mean `migrate`?\n",
+        "error[usage]: there is no command `noetl db migrat`\nhint: did you mean `migrate`?\n",
     )
 
 

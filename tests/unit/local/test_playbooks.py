@@ -36,7 +36,7 @@ async def test_an_id_is_made_of_the_content(shelf):
 
     assert kept.catalog_id == id_of("a/b", "x")
     assert (await shelf.get(kept.catalog_id)).content == "x"
-    assert (await shelf.versions("a/b")) == [kept]
+    assert await shelf.resolve("default", "a/b") == kept
     assert 1 <= int(kept.catalog_id) < 2**62
 
 
@@ -44,7 +44,7 @@ async def test_a_playbook_is_found_by_its_path_wherever_it_lies(shelf, tmp_path)
     write(tmp_path / "deep" / "down" / "other.yaml", "etl/notify")
     write(tmp_path / "notify.yaml", "else/where")
 
-    found = await shelf.resolve("etl/notify")
+    found = await shelf.resolve("default", "etl/notify")
 
     assert (found.path, found.version) == ("etl/notify", 1)
 
@@ -53,7 +53,7 @@ async def test_a_playbook_is_found_by_its_path_wherever_it_lies(shelf, tmp_path)
 async def test_a_playbook_is_found_by_the_name_of_its_file(shelf, tmp_path, name):
     write(tmp_path / name, "another/path")
 
-    assert (await shelf.resolve("etl/notify")).path == "another/path"
+    assert (await shelf.resolve("default", "etl/notify")).path == "another/path"
 
 
 async def test_what_lies_in_hidden_folders_or_is_no_playbook_is_not_found(shelf, tmp_path):
@@ -62,16 +62,16 @@ async def test_what_lies_in_hidden_folders_or_is_no_playbook_is_not_found(shelf,
     (tmp_path / "list.yaml").write_text("[Playbook]")
     (tmp_path / "other.yaml").write_text("kind: PlaybookTest\nmetadata: {path: etl/notify}\n")
 
-    assert await shelf.resolve("etl/notify") is None
-    assert await shelf.resolve("etl/broken") is None
-    assert await shelf.resolve("../notify") is None
+    assert await shelf.resolve("default", "etl/notify") is None
+    assert await shelf.resolve("default", "etl/broken") is None
+    assert await shelf.resolve("default", "../notify") is None
     assert await shelf.get("12") is None
 
 
 async def test_a_version_of_the_past_is_not_looked_for(shelf, tmp_path):
     write(tmp_path / "notify.yaml", "etl/notify")
 
-    assert await shelf.resolve("etl/notify", 3) is None
+    assert await shelf.resolve("default", "etl/notify", 3) is None
 
 
 async def test_a_file_is_found_by_the_id_of_its_content(shelf, tmp_path):

@@ -12,7 +12,7 @@ from noetl.api.executions import Control
 from noetl.api.runtime import WorkerEntry
 from noetl.bus.base import BusGone
 from noetl.engine import events as ev
-from noetl.server.posts import Post, Stamped
+from noetl.server.ingest.posts import Post, Stamped
 from tests.unit.server.rig import ONE_STEP, many, rig, virtually
 
 WAIT = "workflow:\n  - {step: start, tool: {kind: wait, seconds: 60}}\n"
@@ -99,6 +99,18 @@ async def test_a_bus_that_is_gone_stops_nothing() -> None:
         await r.done(work)
         assert await r.status(run) == "COMPLETED"
         assert BusGone.code == "broker_unreachable"
+
+
+@virtually
+async def test_without_a_bus_a_parked_claim_gets_its_work_at_once() -> None:
+    async with rig() as r:
+        await r.bus.close()
+        waiting = asyncio.create_task(r.claim(wait_seconds=20))
+        await asyncio.sleep(5)
+        run = await r.start(ONE_STEP)
+        began = asyncio.get_running_loop().time()
+        assert [work.execution_id for work in await waiting] == [run]
+        assert asyncio.get_running_loop().time() - began <= 0.1
 
 
 @virtually

@@ -11,9 +11,9 @@ from noetl.api.executions import Control, Execute, Finalize
 from noetl.api.http import AsgiTransport
 from noetl.api.problems import Refused
 from noetl.engine.program import prepare
-from noetl.server.cache import Cache, begun
-from noetl.server.errors import UnknownPath
-from noetl.server.programs import Programs
+from noetl.server.edge.errors import UnknownPath
+from noetl.server.ingest.cache import Cache, begun
+from noetl.server.ingest.programs import Programs
 from noetl.store.locks import Locks
 from noetl.store.memory.store import MemoryStore
 from tests.unit.server.rig import HEAD, ONE_STEP, TWO_STEPS, rig, virtually
@@ -25,7 +25,7 @@ async def test_programs_are_read_once_and_the_least_used_is_forgotten() -> None:
         await r.start(ONE_STEP)
         await r.start(TWO_STEPS)
         catalog = r.store.catalog
-        one, two = reversed(await catalog.versions("demo/it"))
+        one, two = [await catalog.resolve("default", "demo/it", number) for number in (1, 2)]
         programs = Programs(catalog, most=1)
         first = await programs.get(one.catalog_id)
         assert await programs.get(one.catalog_id) is first

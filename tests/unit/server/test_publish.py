@@ -57,6 +57,7 @@ class Server:
     signals: Signals
     cache: Any
     metrics: ServerMetrics
+    spans: Any = None
 
 
 def server(bus=None, **more):

@@ -53,3 +53,44 @@ async def test_who_waits_for_a_command_or_a_timer_is_not_stalled() -> None:
         await asyncio.sleep(300)
         assert [await r.status(run) for run in runs] == ["RUNNING", "RUNNING"]
         assert await stalls.look(r.plane, {}) == {}
+
+
+@virtually
+async def test_a_run_that_cannot_be_read_keeps_nobody_waiting() -> None:
+    async with rig() as r:
+        broken, standing = await r.start(ONE_STEP), await r.start(ONE_STEP)
+        await forget_work(r, broken)
+        await forget_work(r, standing)
+        state = r.plane.details.state
+
+        async def damaged(row):
+            if row.execution_id == broken:
+                raise ValueError("the log of this run is not one")
+            return await state(row)
+
+        r.plane.details.state = damaged
+        ended = await r.server.finished(standing)
+        left = await r.plane.details.row(broken)
+        assert (ended.status, left.status) == ("FAILED", "RUNNING")
+
+
+@virtually
+async def test_the_state_of_a_run_that_waits_is_read_once() -> None:
+    async with rig() as r:
+        run = await r.start(WAIT)
+        rows = r.store.executions._tables.executions.rows  # noqa: SLF001 - as between two tries
+        rows[run] = msgspec.structs.replace(rows[run], pending_commands=0)
+        await asyncio.sleep(31)
+        reads: list[str] = []
+        state = r.plane.details.state
+
+        async def counted(row):
+            reads.append(row.execution_id)
+            return await state(row)
+
+        r.plane.details.state = counted
+        waiting: dict[str, int] = {}
+        for _ in range(3):
+            assert await stalls.look(r.plane, {}, waiting) == {}
+        assert reads == [run]
+        assert waiting == {run: (await r.plane.details.row(run)).last_seq}

@@ -12,6 +12,8 @@ import pytest
 from noetl.telemetry.log import Lines, configure
 from noetl.telemetry.redact import Redactor
 
+ASKED = ("_srcfile", "logThreads", "logProcesses", "logMultiprocessing")
+
 
 class Hands:
     """A clock that is set by hand."""
@@ -92,13 +94,38 @@ def test_equal_lines_beyond_ten_a_second_are_counted() -> None:
     assert log.written[-1]["suppressed"] == 3
 
 
+def test_lines_about_two_runs_are_not_equal() -> None:
+    log = Log()
+    for number in range(25):
+        log.logger.info("an execution begins", extra={"execution_id": str(number)})
+    assert [line["execution_id"] for line in log.written] == [str(n) for n in range(25)]
+    for _ in range(11):
+        log.logger.warning("it waits", extra={"execution_id": "7"})
+    log.lines.close()
+    assert log.written[-1] == {
+        "ts": "2026-01-01T12:00:00.000500Z", "level": "warning", "event": "it waits",
+        "logger": "noetl.test", "execution_id": "7", "suppressed": 1,
+    }  # fmt: skip
+
+
+def test_what_belongs_to_every_line_is_said_once_for_all() -> None:
+    log = Log()
+    log.lines.always.update(worker_id="w-1", pool="shared")
+    log.logger.info("a", extra={"execution_id": "12"})
+    assert log.written[0]["worker_id"] == "w-1"
+    assert log.written[0]["pool"] == "shared"
+
+
 @pytest.fixture
 def root():
     logger = logging.getLogger()
     before = (list(logger.handlers), logger.level)
+    asked = {name: getattr(logging, name) for name in ASKED}
     yield logger
     logger.handlers[:], _ = before
     logger.setLevel(before[1])
+    for name, value in asked.items():
+        setattr(logging, name, value)
 
 
 def test_the_log_of_the_process_goes_to_one_stream(root: logging.Logger) -> None:

@@ -47,6 +47,21 @@ def test_lines_carry_where_they_come_from_and_their_number():
     assert told == {"lines": 2, "bytes": 6, "truncated": False, "tail": "one\ntwo"}
 
 
+def test_the_lines_of_a_command_that_has_ended_wait_for_nobody():
+    async def scene():
+        server = FakeServer()
+        async with sending(server) as logs:
+            lines = logs.of(server.command())
+            lines.write("t", "stdout", "info", "one")
+            await asyncio.sleep(0.5)
+            before = len(server.lines)
+            lines.close()
+            await asyncio.sleep(0.01)
+            return before, len(server.lines)
+
+    assert play(scene) == (0, 1)
+
+
 def test_no_call_has_more_lines_than_the_server_takes():
     async def scene():
         server = FakeServer()

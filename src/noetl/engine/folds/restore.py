@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from noetl.dsl.views import StepResult
 from noetl.engine.folds.loops import go_on
-from noetl.engine.folds.steps import give_up
+from noetl.engine.folds.steps import give_up, has_limit
 from noetl.engine.snapshot import from_data
 from noetl.engine.state import State
 from noetl.engine.tokens import enter
@@ -84,9 +84,7 @@ def _again(state: State, name: str, step: StepState, source: State) -> None:
         loop.again = sorted(command.index for command in mine if command.index is not None)
         loop.open = 0
         state.push("loop", name)
-    spec = state.program.steps[name].step.spec
-    lifecycle = spec.policy.lifecycle if spec and spec.policy else None
-    if spec is not None and (spec.timeout is not None or lifecycle is not None):
+    if has_limit(state, name):
         state.push("rearm", name)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from noetl.dsl.views import Form, StepResult
 from noetl.engine import events as ev
-from noetl.engine.tokens import leave, skip_over
+from noetl.engine.tokens import leave, revive, skip_over
 from noetl.engine.writes import write_at
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ def _entered(state: State, recorded: Recorded, event: ev.StepEntered) -> None:
         return
     if is_by_hand and event.step in state.failed_steps:
         _forgive(state, event.step)
+        revive(state, event.step)
+        if has_limit(state, event.step):
+            state.push("rearm", event.step)
     step.visit = event.visit
     step.is_live = True
     step.status = "ENTERED"
@@ -48,6 +51,13 @@ def _forgive(state: State, name: str) -> None:
     state.failed_steps.remove(name)
     left = state.step(state.failed_steps[0]).error if state.failed_steps else None
     state.failure = left
+
+
+def has_limit(state: State, name: str) -> bool:
+    """Whether a visit of a step has a limit of its own."""
+    spec = state.program.steps[name].step.spec
+    lifecycle = spec.policy.lifecycle if spec and spec.policy else None
+    return spec is not None and (spec.timeout is not None or lifecycle is not None)
 
 
 def _skipped(state: State, recorded: Recorded, event: ev.StepSkipped) -> None:

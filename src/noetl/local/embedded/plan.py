@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from noetl.local.embedded.children import SERVER, WORKERS, Process
 from noetl.local.embedded.ports import free_port
 from noetl.local.embedded.wish import is_loopback
-from noetl.server.tokens import new_token
+from noetl.server.access.tokens import new_token
 from noetl.settings import process_environment
 
 if TYPE_CHECKING:

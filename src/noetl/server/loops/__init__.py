@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from noetl.server.loops import deliver, hints, leading, publish, waiting
+from noetl.server.loops import audit, deliver, feed, held, hints, leading, publisher, waiting
 
 if TYPE_CHECKING:
     from noetl.server.loops.kept import Loop
 
 LOOPS: Final[dict[str, Loop]] = {
+    "audit": audit.run,
+    "feed": feed.run,
     "hints": hints.run,
     "deliver": deliver.run,
-    "publish": publish.run,
+    "held": held.run,
+    "publish": publisher.run,
     "waiting": waiting.run,
     "leading": leading.run,
 }

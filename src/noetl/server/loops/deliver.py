@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 from noetl.api.executions import Control
 from noetl.engine import events as ev
 from noetl.errors import NoetlError
-from noetl.server.errors import UnknownExecution
-from noetl.server.moments import from_now
-from noetl.server.posts import Post, Stamped
+from noetl.server.access.caller import SYSTEM_POOL
+from noetl.server.access.grants import space_of
+from noetl.server.edge.errors import Forbidden, UnknownExecution
+from noetl.server.edge.moments import from_now
+from noetl.server.ingest.posts import Post, Stamped
+from noetl.server.ingest.wanted import Wanted
 from noetl.server.signals import sleep_until
-from noetl.server.wanted import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -144,12 +146,14 @@ async def _state(plane: Plane, execution_id: str) -> State:
 async def _start_child(plane: Plane, item: Outgoing) -> bool:
     asked = item.payload
     parent_id, child_key = item.execution_id, asked["child_key"]
-    parent = await _state(plane, parent_id)
+    row = await plane.details.row(parent_id)
+    parent = await plane.details.state(row)
     is_awaited = asked.get("is_awaited", True)
     if child_key not in parent.children or (parent.terminal is not None and is_awaited):
         return True
     try:
         wanted = await _wanted(plane, parent, asked)
+        await _must_be_open(plane, row, wanted)
         started = await plane.runs.start(wanted)
     except NoetlError as refusal:
         if refusal.retryable:
@@ -204,6 +208,20 @@ async def _wanted(plane: Plane, parent: State, asked: dict[str, Any]) -> Wanted:
             "return_step": asked.get("return_step"),
         },
     )
+
+
+async def _must_be_open(plane: Plane, row: ExecutionRow, wanted: Wanted) -> None:
+    """Keep runs of others from what is the platform's own; a child is of its parent's tenant."""
+    wanted.tenant_id = tenant_id = row.tenant_id
+    wanted.entry = entry = await plane.runs.resolve(
+        tenant_id, wanted.path, wanted.catalog_id, wanted.version
+    )
+    if space_of(row.path, tenant_id):
+        return
+    if space_of(entry.path, tenant_id):
+        raise Forbidden(f"{entry.path} is reserved for the platform", code="reserved_namespace")
+    if wanted.pool == SYSTEM_POOL and row.pool != SYSTEM_POOL:
+        raise Forbidden("the pool `system` is the platform's own", code="reserved_pool")
 
 
 async def _returned(plane: Plane, item: Outgoing) -> bool:

@@ -16,10 +16,12 @@ from noetl.server.loops import (
     hints,
     leases,
     publish,
+    publisher,
     runtimes,
     schedules,
     stalls,
     timers,
+    upkeep,
 )
 from noetl.server.loops.kept import every, kept_up
 
@@ -41,8 +43,9 @@ _LED: Final[dict[str, Loop]] = {
     "stalls": stalls.run,
     "repeated hints": every(REPEAT_S, _repeat),
     "left deliveries": every(deliver.EVERY_S, deliver.sweep),
-    "left publications": every(publish.EVERY_S, publish.sweep),
+    "left publications": every(publish.EVERY_S, publisher.sweep),
     "runtimes": every(runtimes.EVERY_S, runtimes.sweep),
+    "upkeep": every(upkeep.EVERY_S, upkeep.sweep),
 }
 
 

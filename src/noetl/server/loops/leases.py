@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from noetl.clock import rfc3339
 from noetl.engine import events as ev
-from noetl.server.handout import is_held
-from noetl.server.posts import Post, Stamped
-from noetl.server.reports import find_command
+from noetl.server.fleet.reports import find_command
+from noetl.server.ingest.handout import is_held
+from noetl.server.ingest.posts import Post, Stamped
 from noetl.server.signals import sleep_until
 from noetl.store.errors import DatabaseGone
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from noetl.engine.state import State
-    from noetl.server.handout import HandOut
+    from noetl.server.ingest.handout import HandOut
     from noetl.server.plane import Plane
     from noetl.store.base import CommandRow
 

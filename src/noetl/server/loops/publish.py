@@ -7,15 +7,13 @@ and falls due for the server that leads; a message that was published twice has 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from noetl.bus import subjects
-from noetl.bus.base import BusGone, Letter, TooLarge
-from noetl.engine.events import CommandClaimed
-from noetl.engine.rows import to_row
-from noetl.server.moments import from_now
+from noetl.bus.base import BusGone, TooLarge
+from noetl.server.edge.moments import from_now
+from noetl.server.operations.letters import is_told, letter_of
 from noetl.server.signals import EVENTS
 from noetl.telemetry.failpoint import failpoint
 
@@ -36,12 +34,6 @@ DUE_S: Final = 10.0
 """What is older was left behind by the server that committed it."""
 MOST_SWEPT: Final = 1000
 EVERY_S: Final = 1.0
-MOST_BYTES: Final = 256 * 1024
-"""A larger message carries its events without what they hold, readers fetch that by `seq`; one
-that is then still larger than twice as much carries none."""
-SHARD: Final = 0
-_BODIES: Final = ("context", "result")
-_encode: Final = msgspec.json.Encoder().encode
 
 
 async def run(plane: Plane) -> None:
@@ -117,8 +109,9 @@ async def _read(plane: Plane, outgoing: Outgoing) -> Sequence[Recorded]:
 async def _publish(plane: Plane, batch: Iterable[tuple[Outgoing, Sequence[Recorded]]]) -> int:
     """Publish in order; how many messages were new to the bus."""
     await failpoint("server.publish")
-    told = [(outgoing, events) for outgoing, events in batch if any(map(_is_told, events))]
-    metrics = plane.metrics
+    told = [(outgoing, events) for outgoing, events in batch if any(map(is_told, events))]
+    metrics, spans = plane.metrics, plane.spans
+    began = 0.0 if spans is None else spans.tracer.monotonic()
     try:
         new = await _send(plane, told)
     except BusGone:
@@ -126,53 +119,14 @@ async def _publish(plane: Plane, batch: Iterable[tuple[Outgoing, Sequence[Record
         raise
     metrics.outbox_published.inc("ok", by=new)
     metrics.outbox_published.inc("duplicate", by=len(told) - new)
+    if spans is not None:
+        spans.published(told, began)
     return new
 
 
 async def _send(plane: Plane, told: Sequence[tuple[Outgoing, Sequence[Recorded]]]) -> int:
-    bus = plane.parts.bus
+    bus, runs = plane.parts.bus, plane.parts.store.executions
     try:
-        return await bus.publish_many([await _letter(plane, *each) for each in told])
+        return await bus.publish_many([await letter_of(runs, *each) for each in told])
     except TooLarge:  # a broker that takes less than the usual: say only where to look
-        return await bus.publish_many([await _letter(plane, *each, most=0) for each in told])
-
-
-def _is_told(recorded: Recorded) -> bool:
-    """Claims are between the server and its workers."""
-    return not isinstance(recorded.event, CommandClaimed)
-
-
-async def _letter(
-    plane: Plane, outgoing: Outgoing, events: Sequence[Recorded], most: int = MOST_BYTES
-) -> Letter:
-    about = outgoing.payload
-    tenant, organization = about.get("tenant_id"), about.get("organization_id")
-    if tenant is None or organization is None:
-        row = await plane.parts.store.executions.get(outgoing.execution_id)
-        tenant = row.tenant_id if row else "default"
-        organization = row.organization_id if row else "default"
-    request = about.get("request_id")
-    return Letter(
-        subjects.events(tenant, organization, outgoing.execution_id, SHARD),
-        _body(outgoing, events, most),
-        events[-1].event_id,
-        ((subjects.REQUEST_HEADER, request),) if request else (),
-    )
-
-
-def _body(outgoing: Outgoing, events: Sequence[Recorded], most: int) -> bytes:
-    """The message, as much of it as may be sent."""
-    rows = [to_row(each) for each in events if _is_told(each)]
-    body: dict[str, Any] = {
-        "execution_id": outgoing.execution_id,
-        "first_seq": outgoing.payload["first_seq"],
-        "last_seq": outgoing.payload["last_seq"],
-        "events": rows,
-    }
-    if len(full := _encode(body)) <= most:
-        return full
-    short = [{key: row[key] for key in row if key not in _BODIES} for row in rows]
-    stripped = _encode(body | {"events": short, "is_stripped": True})
-    if len(stripped) <= 2 * most:
-        return stripped
-    return _encode(body | {"events": [], "is_stripped": True})
+        return await bus.publish_many([await letter_of(runs, *each, most=0) for each in told])

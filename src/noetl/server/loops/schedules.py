@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from noetl.api.executions import Control
 from noetl.clock import rfc3339
 from noetl.errors import NoetlError
-from noetl.server import ticks
-from noetl.server.moments import seconds_until
+from noetl.server.edge.moments import seconds_until
+from noetl.server.operations import ticks
+from noetl.server.operations.firing import SCOPE, still_running, supersede, wanted_of
 from noetl.server.signals import sleep_until
-from noetl.server.wanted import Wanted
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from noetl.api.executions import Started
+    from noetl.server.ingest.wanted import Wanted
     from noetl.server.plane import Plane
     from noetl.store.base import ScheduleRow
 
 LOOK_S: Final = 1.0
 MOST_SLEEP_S: Final = 30.0
-SCOPE: Final = "schedule"
-_WINDOW_S: Final = 86_400
 _log: Final = logging.getLogger(__name__)
 
 
@@ -55,7 +54,7 @@ async def fire(plane: Plane, row: ScheduleRow) -> None:
     try:
         chosen, next_at = ticks.due(row, plane.parts.clock.now())
     except (ValueError, KeyError, OSError) as fault:  # a row that nobody can read: never again
-        _log.error("schedule %s cannot be read: %s", row.name, fault)
+        _log.error("a schedule cannot be read", extra={**_told(row), "reason": str(fault)})
         chosen, next_at = [], None
         after = msgspec.structs.replace(row, last_status="invalid")
     for tick in chosen:
@@ -67,22 +66,23 @@ async def fire(plane: Plane, row: ScheduleRow) -> None:
 async def _start(plane: Plane, row: ScheduleRow, tick: datetime) -> ScheduleRow:
     """The run of one tick, unless the one before forbids it; the row as it is then."""
     overlap = row.policy.get("overlap", "skip")
-    if overlap in {"skip", "cancel_previous"} and row.last_execution_id is not None:
-        previous = await plane.parts.store.executions.get(row.last_execution_id)
-        if previous is not None and previous.completed_at is None:
-            if overlap == "skip":
-                plane.metrics.schedule_fires.inc("skipped")
-                return msgspec.structs.replace(row, last_status="skipped")
-            await _cancel(plane, previous.execution_id)
+    if overlap in {"skip", "cancel_previous"}:
+        previous = await still_running(plane.parts.store.executions, row)
+        if previous is not None and overlap == "skip":
+            plane.metrics.schedule_fires.inc("skipped")
+            return msgspec.structs.replace(row, last_status="skipped")
+        if previous is not None:
+            await supersede(plane.controls, previous)
     now = rfc3339(plane.parts.clock.now())
     try:
-        started = await plane.runs.start(_wanted(row, rfc3339(tick), now))
+        started = await _fired(plane, row, wanted_of(row, rfc3339(tick), now))
     except NoetlError as refusal:
         if refusal.retryable:
             raise
         plane.metrics.schedule_fires.inc("error")
         plane.metrics.execute_outcomes.inc(SCOPE, "error")
-        _log.warning("schedule %s cannot start %s: %s", row.name, row.path, refusal.message)
+        more = {"code": refusal.code, "reason": refusal.message}
+        _log.warning("a schedule cannot start its run", extra={**_told(row), **more})
         return msgspec.structs.replace(row, last_run_at=now, last_status=refusal.code)
     plane.metrics.schedule_fires.inc(started.status)
     plane.metrics.execute_outcomes.inc(SCOPE, started.status)
@@ -91,30 +91,13 @@ async def _start(plane: Plane, row: ScheduleRow, tick: datetime) -> ScheduleRow:
     )
 
 
-async def _cancel(plane: Plane, execution_id: str) -> None:
-    try:
-        await plane.controls.cancel(execution_id, Control(reason="superseded"), "schedule")
-    except NoetlError as refusal:
-        if refusal.code != "already_terminal":
-            raise
+async def _fired(plane: Plane, row: ScheduleRow, wanted: Wanted) -> Started:
+    if plane.spans is None:
+        return await plane.runs.start(wanted)
+    about = {"schedule_id": row.schedule_id, "path": row.path}
+    with plane.spans.tracer.during("schedule.fire", None, about) as wanted.trace:
+        return await plane.runs.start(wanted)
 
 
-def _wanted(row: ScheduleRow, due_at: str, fired_at: str) -> Wanted:
-    policy: dict[str, Any] = row.policy
-    name = policy.get("name") or row.name
-    return Wanted(
-        path=row.path,
-        version=policy.get("version"),
-        payload=row.payload,
-        added={"schedule": {"name": name, "due_at": due_at, "fired_at": fired_at}},
-        pool=policy.get("pool"),
-        priority=int(policy.get("priority", 5)),
-        dedup=(SCOPE, f"schedule:{row.schedule_id}:{due_at}", _WINDOW_S),
-        queue=f"schedule:{row.schedule_id}" if policy.get("overlap") == "queue" else None,
-        trigger={
-            "kind": "schedule",
-            "name": name,
-            "schedule_id": row.schedule_id,
-            "due_at": due_at,
-        },
-    )
+def _told(row: ScheduleRow) -> dict[str, str]:
+    return {"schedule_id": row.schedule_id, "schedule": row.name, "path": row.path}

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from noetl.clock import rfc3339
 from noetl.engine import events as ev
-from noetl.server.admission import START_TIMER
-from noetl.server.moments import seconds_until
-from noetl.server.posts import Post, Stamped
+from noetl.server.edge.moments import seconds_until
+from noetl.server.ingest.posts import Post, Stamped
+from noetl.server.runs.admission import START_TIMER
 from noetl.server.signals import sleep_until
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ async def fire(plane: Plane, rows: list[TimerRow]) -> int:
     for row in fired.values():
         metrics.timers_fired.inc(row.kind)
         metrics.timer_lag.observe(max(0.0, -seconds_until(clock, row.due_at)))
+    metrics.timers_due.set(len(rows) - len(fired))  # what is due and does not fire
     return len(fired)
 
 

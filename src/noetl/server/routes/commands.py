@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from noetl.api.commands import Claim, Claimer, Heartbeat, HeldOne, Release
-from noetl.server.access import caller_of
-from noetl.server.routes.exchange import body_of, json, read, route
+from noetl.api.commands import (
+    Beat,
+    Claim,
+    Claimed,
+    Claimer,
+    Command,
+    CommandState,
+    Extended,
+    Heartbeat,
+    HeldOne,
+    Release,
+    Released,
+)
+from noetl.server.access.entry import caller_of, must_serve
+from noetl.server.edge.errors import UnknownCommand
+from noetl.server.edge.plain import id_of_command
+from noetl.server.routes.declared import Declared
+from noetl.server.routes.exchange import json, read, route
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -16,27 +31,64 @@ if TYPE_CHECKING:
     from noetl.server.plane import Plane
 
 
+_CLAIM: Final = "command:claim"
+_RELEASED: Final = Declared(about="Takes back commands of a worker.", body=Release, answer=Released)
+_RELEASED_ONE: Final = Declared(
+    about="Takes back one command of a worker.",
+    body=HeldOne,
+    answer=Released,
+    codes=("stale_attempt",),
+)
+
+
 def routes(plane: Plane) -> list[Route]:
     """Every route of this file; the fixed paths stand before the one with a name in it."""
     one = "/api/commands/{event_id}"
+    claim = Declared(
+        about="Gives a worker commands of its pool, and waits for some if it likes.",
+        body=Claim,
+        answer=Claimed,
+        codes=("pool_forbidden",),
+    )
+    beat = Declared(about="Keeps the commands of a worker for it.", body=Heartbeat, answer=Beat)
+    command = Declared(about="Tells one command.", answer=CommandState, codes=("unknown_command",))
+    claim_one = Declared(
+        about="Gives a worker one command.",
+        body=Claimer,
+        answer=Command,
+        codes=("active_claim", "already_terminal", "execution_cancelled", "execution_paused"),
+    )
+    beat_one = Declared(
+        about="Keeps one command for a worker.",
+        body=HeldOne,
+        answer=Extended,
+        codes=("stale_attempt", "already_terminal", "execution_cancelled"),
+    )
     return [
-        route(plane, "POST", "/api/commands/claim", _claim, "command:claim"),
-        route(plane, "POST", "/api/commands/heartbeat", _heartbeat, "command:claim"),
-        route(plane, "POST", "/api/commands/release", _release, "command:claim"),
-        route(plane, "GET", one, _command, "command:claim"),
-        route(plane, "POST", f"{one}/claim", _claim_one, "command:claim"),
-        route(plane, "POST", f"{one}/heartbeat", _heartbeat_one, "command:claim"),
-        route(plane, "POST", f"{one}/release", _release_one, "command:claim"),
-        route(plane, "POST", "/api/callbacks/{key}", _answer, "public"),
+        route(plane, "POST", "/api/commands/claim", _claim, _CLAIM, claim),
+        route(plane, "POST", "/api/commands/heartbeat", _heartbeat, _CLAIM, beat),
+        route(plane, "POST", "/api/commands/release", _release, _CLAIM, _RELEASED),
+        route(plane, "GET", one, _command, _CLAIM, command),
+        route(plane, "POST", f"{one}/claim", _claim_one, _CLAIM, claim_one),
+        route(plane, "POST", f"{one}/heartbeat", _heartbeat_one, _CLAIM, beat_one),
+        route(plane, "POST", f"{one}/release", _release_one, _CLAIM, _RELEASED_ONE),
     ]
 
 
-def _id(request: Request) -> str:
+async def _id(plane: Plane, request: Request) -> str:
+    """The command that a path names, if its run is there for the caller."""
     found: str = request.path_params["event_id"]
+    caller = caller_of(request)
+    must_serve(caller)
+    if caller.is_bound:
+        row = await plane.parts.store.commands.get(id_of_command(found))
+        if row is not None and not await plane.owners.sees(caller, row.execution_id):
+            raise UnknownCommand(f"there is no command {found}")
     return found
 
 
 async def _claim(plane: Plane, request: Request) -> Response:
+    must_serve(caller_of(request))
     body = await read(request, Claim)
     clock = plane.parts.clock
     began = clock.monotonic()
@@ -47,35 +99,33 @@ async def _claim(plane: Plane, request: Request) -> Response:
 
 
 async def _command(plane: Plane, request: Request) -> Response:
-    return json(await plane.claims.command(_id(request), caller_of(request)))
+    return json(await plane.claims.command(await _id(plane, request), caller_of(request)))
 
 
 async def _claim_one(plane: Plane, request: Request) -> Response:
     body = await read(request, Claimer)
-    caller = caller_of(request)
-    return json(await plane.claims.claim_one(_id(request), body.worker_id, caller))
+    caller, name = caller_of(request), await _id(plane, request)
+    return json(await plane.claims.claim_one(name, body.worker_id, caller))
 
 
 async def _heartbeat(plane: Plane, request: Request) -> Response:
+    must_serve(caller_of(request))
     return json(await plane.claims.heartbeat(await read(request, Heartbeat)))
 
 
 async def _heartbeat_one(plane: Plane, request: Request) -> Response:
     body = await read(request, HeldOne)
-    return json(await plane.claims.heartbeat_one(_id(request), body, caller_of(request)))
+    name = await _id(plane, request)
+    return json(await plane.claims.heartbeat_one(name, body, caller_of(request)))
 
 
 async def _release(plane: Plane, request: Request) -> Response:
+    must_serve(caller_of(request))
     await plane.claims.release(await read(request, Release))
-    return json({"status": "ok"})
+    return json(Released())
 
 
 async def _release_one(plane: Plane, request: Request) -> Response:
     body = await read(request, HeldOne)
-    await plane.claims.release_one(_id(request), body, caller_of(request))
-    return json({"status": "ok"})
-
-
-async def _answer(plane: Plane, request: Request) -> Response:
-    data = await body_of(request)
-    return json(await plane.answers.answer(request.path_params["key"], data))
+    await plane.claims.release_one(await _id(plane, request), body, caller_of(request))
+    return json(Released())

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from noetl.api.events import MOST_LINES, LogBatch, Posted, Reports
+from noetl.api.events import (
+    MOST_LINES,
+    LinesTaken,
+    LogBatch,
+    Posted,
+    PostedAnswer,
+    Reported,
+    Reports,
+)
+from noetl.api.shapes import Row
 from noetl.ids import parse
-from noetl.server.access import caller_of
-from noetl.server.errors import Unacceptable
-from noetl.server.moments import moment_of
-from noetl.server.plain import answer_to, id_of_command, single
+from noetl.server.access.entry import caller_of, must_serve
+from noetl.server.edge.errors import Unacceptable
+from noetl.server.edge.moments import moment_of
+from noetl.server.edge.plain import answer_to, id_of_command, single
+from noetl.server.edge.problems import header
+from noetl.server.routes.declared import Declared
 from noetl.server.routes.exchange import MOST_REPORT_BYTES, json, read, route
 from noetl.store.base import Line
 
@@ -18,44 +29,103 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.routing import Route
 
+    from noetl.server.access.entry import Caller
     from noetl.server.plane import Plane
+    from noetl.server.reading.history import Sight
+
+_READ: Final = "execution:read"
+_WRITE: Final = "event:write"
 
 
 def routes(plane: Plane) -> list[Route]:
     """Every route of this file."""
+    one = "/api/events/{event_id}"
+    reports = Declared(
+        about="Takes reports of a worker, and answers with its next work.",
+        body=Reports,
+        answer=Reported,
+        codes=("batch_size_invalid", "bad_status", "pool_forbidden", "pool_saturated"),
+    )
+    lines = Declared(
+        about="Takes lines that tasks wrote.",
+        body=LogBatch,
+        answer=LinesTaken,
+        codes=("batch_size_invalid",),
+    )
+    event = Declared(
+        about="Takes a single event.",
+        body=Posted,
+        answer=PostedAnswer,
+        codes=("unknown_event_type", "bad_status", "forbidden_event", "unknown_execution"),
+    )
+    recorded = Declared(about="Tells one event.", answer=Row, codes=("not_found",))
+    result = Declared(
+        about="Tells the result of an event, fetched when it lies apart.",
+        codes=("not_found", "result_gone", "result_too_large"),
+    )
     return [
-        route(plane, "POST", "/api/events/batch", _reports, "event:write"),
-        route(plane, "POST", "/api/logs/batch", _lines, "event:write"),
-        route(plane, "POST", "/api/events", _event, "event:write"),
-        route(plane, "GET", "/api/events/{event_id}", _recorded, "execution:read"),
-        route(plane, "GET", "/api/events/{event_id}/result", _result, "execution:read"),
+        route(plane, "POST", "/api/events/batch", _reports, _WRITE, reports),
+        route(plane, "POST", "/api/logs/batch", _lines, _WRITE, lines),
+        route(plane, "POST", "/api/events", _event, _WRITE, event),
+        route(plane, "GET", one, _recorded, _READ, recorded),
+        route(plane, "GET", f"{one}/result", _result, _READ, result),
     ]
 
 
 async def _reports(plane: Plane, request: Request) -> Response:
     body = await read(request, Reports, MOST_REPORT_BYTES)
-    return json(await plane.intake.report(body, caller_of(request), _size(request)))
+    caller = caller_of(request)
+    if caller.is_bound:
+        must_serve(caller)
+        for name in {str(item.execution_id or body.execution_id) for item in body.events}:
+            await _must_own(plane, caller, name)
+    return json(await plane.intake.report(body, caller, _size(request)))
+
+
+async def _must_own(plane: Plane, caller: Caller, execution_id: str) -> None:
+    """Keep people from runs of other tenants; workers report for all of them."""
+    if not caller.is_bound or not await plane.owners.exists(execution_id):
+        return  # a run that nobody knows is refused below, event by event
+    await plane.owners.must(caller, _WRITE, execution_id)
 
 
 def _size(request: Request) -> int:
     """About how many bytes a request holds while it is queued."""
-    told = request.headers.get("content-length", "")
+    told = header(request, b"content-length") or ""
     return int(told) if told.isascii() and told.isdigit() else 0
 
 
 async def _event(plane: Plane, request: Request) -> Response:
     body = await read(request, Posted, MOST_REPORT_BYTES)
     caller = caller_of(request)
+    await _must_own(plane, caller, str(body.execution_id))
     reports = single(body, plane.parts.ids.new(), caller.pool or "")
     return json(answer_to(await plane.intake.report(reports, caller, _size(request))))
 
 
 async def _recorded(plane: Plane, request: Request) -> Response:
-    return json(await plane.history.event(parse(request.path_params["event_id"])))
+    return json(await plane.history.event(_id(request), _seen_by(plane, request)))
 
 
 async def _result(plane: Plane, request: Request) -> Response:
-    return json(await plane.history.event_result(parse(request.path_params["event_id"])))
+    return json(await plane.history.event_result(_id(request), _seen_by(plane, request)))
+
+
+def _id(request: Request) -> str:
+    return parse(request.path_params["event_id"])
+
+
+def _seen_by(plane: Plane, request: Request) -> Sight:
+    """Whether the caller has the run of an event; refused when he may not read it."""
+    caller = caller_of(request)
+
+    async def sees(execution_id: str) -> bool:
+        if not await plane.owners.sees(caller, execution_id):
+            return False
+        await plane.owners.must(caller, _READ, execution_id)
+        return True
+
+    return sees
 
 
 async def _lines(plane: Plane, request: Request) -> Response:
@@ -80,6 +150,10 @@ async def _lines(plane: Plane, request: Request) -> Response:
         )
         for item in body.entries
     ]
+    caller = caller_of(request)
+    if caller.is_bound:
+        for name in {line.execution_id for line in lines}:
+            await _must_own(plane, caller, name)
     await plane.parts.store.output.add(lines)
     plane.signals.wrote({line.execution_id for line in lines})
-    return json({"status": "ok", "count": len(body.entries)})
+    return json(LinesTaken(count=len(body.entries)))

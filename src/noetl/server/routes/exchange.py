@@ -17,18 +17,20 @@ from noetl.api.events import LogBatch, Reports
 from noetl.api.models import decoder_of
 from noetl.errors import NoetlError
 from noetl.ids import random_key
-from noetl.server.access import admit
-from noetl.server.bodies import Unpacking, must_be_plain, not_json
-from noetl.server.errors import BadMediaType, RequestTimeout, TooLarge, Unacceptable
-from noetl.server.moments import moment_of
-from noetl.server.permissions import PERMISSIONS, PUBLIC
-from noetl.server.problems import answer_of, named
+from noetl.server.access.entry import admit
+from noetl.server.access.permissions import ANYBODY, PERMISSIONS, PUBLIC
+from noetl.server.edge.bodies import CODINGS, Unpacking, must_be_plain, not_json
+from noetl.server.edge.door import BODY, LATE
+from noetl.server.edge.errors import BadMediaType, RequestTimeout, TooLarge, Unacceptable
+from noetl.server.edge.moments import moment_of
+from noetl.server.edge.problems import answer_of, header, named
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from starlette.requests import Request
 
+    from noetl.server.access.caller import Caller
     from noetl.server.plane import Plane
     from noetl.server.routes.declared import Declared, Parameter
 
@@ -53,6 +55,7 @@ _READS: Final = ("GET", "HEAD")
 _CLIENT_GONE: Final = 499
 _LIMIT: Final = "noetl.limit"
 _ID: Final = "noetl.request_id"
+_CALLER: Final = "noetl.caller"
 _log: Final = logging.getLogger(__name__)
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -61,11 +64,21 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 async def body_of(request: Request, most: int = MOST_BYTES) -> bytes:
-    """The body, counted while it comes; a gzip one is counted as it expands."""
+    """The whole body."""
+    whole: bytes | None = request.scope.get(BODY)
+    if whole is not None and header(request, b"content-encoding") is None:
+        if len(whole) > most:
+            raise TooLarge(f"the body has more than {most} bytes")
+        return whole
+    parts = [part async for part in parts_of(request, most)]
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def parts_of(request: Request, most: int = MOST_BYTES) -> AsyncIterator[bytes]:
+    """The body as it comes, counted; a packed one is counted as it expands."""
     limit: asyncio.Timeout | None = request.scope.get(_LIMIT)
     deadline = limit.when() if limit is not None else None
     packing = _packing(request, most)
-    parts: list[bytes] = []
     size, is_coming = 0, True
     while is_coming:
         if limit is not None:
@@ -80,12 +93,12 @@ async def body_of(request: Request, most: int = MOST_BYTES) -> bytes:
         size += len(part)
         if size > most:
             raise TooLarge(f"the body has more than {most} bytes")
-        parts.append(part)
+        if part:
+            yield part
     if limit is not None:
         limit.reschedule(deadline)
     if packing is not None:
         packing.end()
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _wait_for_part(limit: asyncio.Timeout, deadline: float | None) -> None:
@@ -94,17 +107,18 @@ def _wait_for_part(limit: asyncio.Timeout, deadline: float | None) -> None:
 
 
 def _packing(request: Request, most: int) -> Unpacking | None:
-    word = request.headers.get("content-encoding", "identity").strip().lower()
+    word = (header(request, b"content-encoding") or "identity").strip().lower()
     if word in {"identity", ""}:
         return None
-    if word != "gzip":
-        raise BadMediaType(f"the server does not unpack {word!r}", hint="send gzip, or plain JSON")
-    return Unpacking(most)
+    if word not in CODINGS:
+        hint = f"send {' or '.join(CODINGS)}, or plain bytes"
+        raise BadMediaType(f"the server does not unpack {word!r}", hint=hint)
+    return Unpacking(most, word)
 
 
 async def read(request: Request, kind: type[T], most: int = MOST_BYTES) -> T:
     """The body as its model; an empty one is the model of an empty object."""
-    media_type = request.headers.get("content-type")
+    media_type = header(request, b"content-type")
     if media_type is not None and "json" not in media_type.lower():
         raise BadMediaType(f"the body is {media_type[:100]!r}", hint=f"send {JSON}")
     data = await body_of(request, most) or b"{}"
@@ -133,17 +147,6 @@ def _unacceptable(message: str) -> Unacceptable:
     elif what.startswith("Expected `int | str") and _OF_IDS.search(pointer):
         code = "invalid_id"
     return Unacceptable(message, code=code, errors=({"pointer": pointer, "code": code},))
-
-
-def known(request: Request, *names: str) -> None:
-    """Refuse a query name that the route does not have, and one that stands twice."""
-    seen = set()
-    for name, _ in request.query_params.multi_items():
-        if name not in names:
-            raise Unacceptable(f"the query has no `{name}`", code="unknown_parameter")
-        if name in seen:
-            raise Unacceptable(f"`{name}` stands twice in the query", code="bad_value")
-        seen.add(name)
 
 
 def _must_be_declared(request: Request, query: tuple[Parameter, ...]) -> None:
@@ -211,7 +214,7 @@ class Named(Route):
     """A route that says which permission it asks for."""
 
     permission: str
-    declared: Declared | None
+    declared: Declared
 
 
 def route(  # noqa: PLR0913, PLR0917 - a route is what it does, and what it says about itself
@@ -220,13 +223,15 @@ def route(  # noqa: PLR0913, PLR0917 - a route is what it does, and what it says
     path: str,
     answer: Callable[[Plane, Request], Awaitable[Response]],
     permission: str,
-    declared: Declared | None = None,
+    declared: Declared,
 ) -> Route:
     """A route whose errors are problems, and that asks who may call it."""
-    if permission not in PERMISSIONS and permission != PUBLIC:
+    if permission not in PERMISSIONS and permission not in {PUBLIC, ANYBODY}:
         raise ValueError(f"{method} {path} asks for {permission!r}, which is no permission")
     exchange = _Exchange(plane, method, path, answer, permission, declared)
     made = Named(path, exchange.endpoint, methods=[method])
+    whole = made.path_regex.pattern.removesuffix("$")
+    made.path_regex = re.compile(rf"{whole}\Z")  # `$` would let a line end stand behind it
     made.permission = permission
     made.declared = declared
     return made
@@ -242,13 +247,15 @@ class _Exchange:
         path: str,
         answer: Callable[[Plane, Request], Awaitable[Response]],
         permission: str,
-        declared: Declared | None,
+        declared: Declared,
     ) -> None:
         self._plane = plane
         self._declared = declared
         self._name = (method, path)
         self._answer = answer
         self._permission = permission
+        self._action = declared.audit
+        self._services = declared.services
         self._is_write = method not in _READS
         self._prefix = f"r-{random_key()[:16]}"
         self._count = 0
@@ -261,13 +268,15 @@ class _Exchange:
         try:
             response = await (self._written(request) if self._is_write else self._answered(request))
         except Exception as error:  # noqa: BLE001 - the border: every error of a route is an answer
-            response = self._refusal(error, request_id)
+            response = self._refusal(error, request)
+            if not self._plane.parts.is_open:
+                self._plane.audits.failed(request, error, self._action, " ".join(self._name))
         response.raw_headers.append((b"x-request-id", request_id.encode("ascii")))
         if self._is_write:
             took = clock.monotonic() - began
             self._plane.metrics.wrote(self._name[1], response.status_code, took)
             if _log.isEnabledFor(logging.DEBUG):
-                self._told(request_id, response.status_code, took)
+                self._told(request, response.status_code, took)
         return response
 
     def _minted(self) -> str:
@@ -285,16 +294,23 @@ class _Exchange:
 
     async def _answered(self, request: Request) -> Response:
         plane, scope = self._plane, request.scope
-        admit(scope, await plane.access.caller(request, self._permission))
-        if self._declared is not None and scope["query_string"]:
+        admit(scope, await plane.access.caller(request, self._permission, self._services))
+        if scope["query_string"]:
             _must_be_declared(request, self._declared.query)
         if plane.parts.is_open:  # the caller is part of this process, and waits as long as it likes
             return await self._answer(plane, request)
+        # When nothing more is to come, the listener looks at the time.
+        response = await (self._watched(request) if BODY in scope else self._limited(request))
+        if self._action is not None:
+            await plane.audits.did(request, self._action)
+        return response
+
+    async def _limited(self, request: Request) -> Response:
         limit = asyncio.timeout(REQUEST_S)
         try:
             async with limit:
-                scope[_LIMIT] = limit
-                return await self._answer(plane, request)
+                request.scope[_LIMIT] = limit
+                return await self._answer(self._plane, request)
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -302,22 +318,40 @@ class _Exchange:
                 "the request took too long", hint="send the body at once"
             ) from None
 
-    def _refusal(self, error: Exception, request_id: str) -> Response:
+    async def _watched(self, request: Request) -> Response:
+        try:
+            return await self._answer(self._plane, request)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or not request.scope.pop(LATE, False):
+                raise
+            task.uncancel()
+            raise RequestTimeout("the request took too long", hint="try again") from None
+
+    def _refusal(self, error: Exception, request: Request) -> Response:
         if isinstance(error, ClientDisconnect):
             return Response(status_code=_CLIENT_GONE)  # which nobody will read
         if not isinstance(error, NoetlError):
-            _log.error("a request has failed", exc_info=error, extra=self._fields(request_id))
+            _log.error("a request has failed", exc_info=error, extra=self._fields(request))
         elif error.status >= 500:  # noqa: PLR2004 - the server's own fault
             _log.warning(
                 "a request was not served",
-                extra={**self._fields(request_id), "code": error.code, "reason": error.message},
+                extra={**self._fields(request), "code": error.code, "reason": error.message},
             )
-        return answer_of(error, request_id)
+        return answer_of(error, request_id_of(request))
 
-    def _told(self, request_id: str, status: int, took: float) -> None:
+    def _told(self, request: Request, status: int, took: float) -> None:
         more = {"status": status, "duration_ms": round(took * 1000, 3)}
-        _log.debug("a write was answered", extra={**self._fields(request_id), **more})
+        _log.debug("a write was answered", extra={**self._fields(request), **more})
 
-    def _fields(self, request_id: str) -> dict[str, Any]:
+    def _fields(self, request: Request) -> dict[str, Any]:
+        """Which request a line of the log is about, whose it is, and of which run."""
         method, path = self._name
-        return {"request_id": request_id, "method": method, "path": path}
+        told = {"request_id": request_id_of(request), "method": method, "path": path}
+        run = request.path_params.get("execution_id", "")
+        if run.isascii() and run.isdigit():
+            told["execution_id"] = run
+        caller: Caller | None = request.scope.get(_CALLER)
+        if caller is not None:
+            told |= {"account": caller.account, "tenant": caller.tenant_id}
+        return told

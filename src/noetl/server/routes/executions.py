@@ -1,22 +1,30 @@
-"""Starting, reading and steering runs."""
+"""Reading runs; `starts` begins them, and `controls` steers them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from noetl.api.executions import Control, Execute, Executes, Finalize, Fork, Rerun
+from noetl.api.events import LogPage
+from noetl.api.executions import (
+    CancellationCheck,
+    Events,
+    Execution,
+    ExecutionPage,
+    Status,
+)
 from noetl.engine.status import STATUSES
 from noetl.engine.upcast import status_word
 from noetl.ids import parse
-from noetl.server.access import caller_of
-from noetl.server.errors import Unacceptable
-from noetl.server.history import Query, wanted_types
-from noetl.server.listing import LinesQuery
+from noetl.server.access.entry import caller_of
+from noetl.server.access.owning import owned
+from noetl.server.edge.errors import Unacceptable
+from noetl.server.ingest.wanted import version_of
+from noetl.server.reading.history import Query, wanted_types
+from noetl.server.reading.listing import LinesQuery
+from noetl.server.reading.tail import Tail, place_of
 from noetl.server.routes import stream
-from noetl.server.routes.exchange import boolean, json, known, moment, number, read, route
-from noetl.server.starts import trace_of
-from noetl.server.tail import Tail, place_of
-from noetl.server.wanted import version_of
+from noetl.server.routes.declared import CURSOR, EVENTS, LIMIT, Declared, Parameter
+from noetl.server.routes.exchange import boolean, json, moment, number, route
 from noetl.store.base import Listing
 
 if TYPE_CHECKING:
@@ -26,7 +34,7 @@ if TYPE_CHECKING:
 
     from noetl.server.plane import Plane
 
-MOST_BATCH_BYTES: Final = 16 * 1024 * 1024
+_READ: Final = "execution:read"
 _PAGE: Final = 100
 _MOST: Final = 1_000
 _NEWEST: Final = 100
@@ -34,91 +42,89 @@ _LISTED: Final = 50
 _MOST_LISTED: Final = 200
 _MOST_OFFSET: Final = 5_000
 _MOST_SEQ: Final = 1 << 62
+_MANY: Final = Parameter("limit", "How many at most.", "number", least=1, most=_MOST)
+FILTERS: Final = (
+    Parameter("status", "Of one of these statuses.", words=STATUSES, is_repeated=True),
+    Parameter("path", "Of this playbook; ending in `*`, of those that begin so."),
+    Parameter("catalog_id", "Of this version of a document.", "id"),
+    Parameter("version", "Of this version."),
+    Parameter("parent_execution_id", "Started by this run; `none`: by no run."),
+    Parameter("label", "With this label, `key:value`.", is_repeated=True),
+    Parameter("pool", "On this pool."),
+    Parameter("created_by", "Asked for by this account."),
+    Parameter("since", "Started at or after.", "time"),
+    Parameter("until", "Started before.", "time"),
+    Parameter("has_error", "With an error, or without.", "flag"),
+    Parameter("request_id", "For this request of a client."),
+    Parameter("client_id", "For this client."),
+    Parameter("q", "Whose path or error begins so."),
+)
 _LIST: Final = (
-    "status", "path", "catalog_id", "version", "parent_execution_id", "label", "pool",
-    "created_by", "since", "until", "has_error", "request_id", "client_id", "q", "limit",
-    "cursor", "order", "offset",
-)  # fmt: skip
+    *FILTERS,
+    Parameter("order", "By the time of the start.", words=("asc", "desc")),
+    Parameter("offset", "How many to pass over.", "number", least=0, most=_MOST_OFFSET),
+    LIMIT,
+    CURSOR,
+)
 _EVENTS: Final = (
-    "after_seq", "after", "since_event_id", "event_type", "step", "order", "fields", "limit",
-    "cursor",
-)  # fmt: skip
+    Parameter("after_seq", "Behind this place of the log.", "number"),
+    Parameter("after", "Another word for `after_seq`.", "number"),
+    Parameter("since_event_id", "Behind this event.", "id"),
+    Parameter("event_type", "Of these types; `command.*` is a family.", is_repeated=True),
+    Parameter("step", "Of this step."),
+    Parameter("order", "In the order of the log, or against it.", words=("asc", "desc")),
+    Parameter("fields", "`lean`: without payloads.", words=("lean", "full")),
+    _MANY,
+    CURSOR,
+)
 _LOGS: Final = (
-    "step", "command_id", "stream", "level", "since", "q", "limit", "cursor", "follow",
-)  # fmt: skip
-_REPEATED: Final = frozenset({"status", "label", "event_type"})
+    Parameter("step", "Of this step."),
+    Parameter("command_id", "Of this command.", "id"),
+    Parameter("stream", "Of this stream.", words=("stdout", "stderr", "log")),
+    Parameter("level", "Of this level."),
+    Parameter("since", "Written at or after.", "time"),
+    Parameter("q", "With this text in it."),
+    Parameter("follow", "As they are written, as server-sent events.", "flag"),
+    _MANY,
+    CURSOR,
+)
 
 
 def routes(plane: Plane) -> list[Route]:
     """Every route of this file."""
     run = "/api/executions/{execution_id}"
+    listed = Declared(
+        about="Lists runs, newest first.", answer=ExecutionPage, query=_LIST, codes=("bad_status",)
+    )
+    one = Declared(
+        about="Tells one run.",
+        answer=Execution,
+        query=(
+            Parameter("include_events", "With its newest events.", "flag"),
+            Parameter("include_state", "With what its steps and its context hold.", "flag"),
+        ),
+    )
+    status = Declared(about="Tells how far a run is.", answer=Status)
+    events = Declared(about="Tells the events of a run.", answer=Events, query=_EVENTS)
+    logs = Declared(
+        about="Tells the lines that steps of a run wrote.",
+        answer=LogPage,
+        follow=EVENTS,
+        query=_LOGS,
+    )
+    check = Declared(about="Tells whether a run was cancelled.", answer=CancellationCheck)
+    result = Declared(about="Tells what a step of a run returned.")
+    step = f"{run}/steps/{{step}}/result"
     return [
-        route(plane, "POST", "/api/execute", _execute, "execution:run"),
-        route(plane, "POST", "/api/run/playbook", _execute, "execution:run"),
-        route(plane, "POST", "/api/execute/batch", _batch, "execution:run"),
-        route(plane, "GET", "/api/executions", _list, "execution:read"),
-        route(plane, "GET", run, _execution, "execution:read"),
-        route(plane, "GET", f"{run}/status", _status, "execution:read"),
-        route(plane, "GET", f"{run}/events", _events, "execution:read"),
-        route(plane, "GET", f"{run}/children", _children, "execution:read"),
-        route(plane, "GET", f"{run}/why", _why, "execution:read"),
-        route(plane, "GET", f"{run}/logs", _logs, "execution:read"),
-        route(plane, "GET", f"{run}/cancellation-check", _cancellation, "command:claim"),
-        route(plane, "GET", f"{run}/steps/{{step}}/result", _step_result, "execution:read"),
-        route(plane, "POST", f"{run}/cancel", _cancel, "execution:control"),
-        route(plane, "POST", f"{run}/pause", _pause, "execution:control"),
-        route(plane, "POST", f"{run}/resume", _resume, "execution:control"),
-        route(plane, "POST", f"{run}/finalize", _finalize, "execution:control"),
-        route(plane, "POST", f"{run}/rerun", _rerun, "execution:run"),
-        route(plane, "POST", f"{run}/fork", _fork, "execution:run"),
+        route(plane, "GET", "/api/executions", _list, _READ, listed),
+        route(plane, "GET", run, _execution, _READ, one),
+        route(plane, "GET", f"{run}/status", _status, _READ, status),
+        route(plane, "GET", f"{run}/events", _events, _READ, events),
+        route(plane, "GET", f"{run}/logs", _logs, _READ, logs),
+        route(plane, "GET", f"{run}/cancellation-check", _cancellation, "command:claim", check),
+        route(plane, "GET", step, _step_result, _READ, result),
         *stream.routes(plane),
     ]
-
-
-def _id(request: Request) -> str:
-    return parse(request.path_params["execution_id"])
-
-
-# ----------------------------------------------------------------------------- starting
-
-
-async def _execute(plane: Plane, request: Request) -> Response:
-    body = await read(request, Execute)
-    caller = caller_of(request)
-    if body.dry_run:
-        return json(await plane.starts.rehearse(body, caller))
-    headers = request.headers
-    try:
-        started = await plane.starts.execute(
-            body, caller, key=headers.get("idempotency-key"), trace=trace_of(headers)
-        )
-    except Exception:
-        plane.metrics.execute_outcomes.inc("api", "error")
-        raise
-    plane.metrics.execute_outcomes.inc("api", started.status)
-    return json(started)
-
-
-async def _batch(plane: Plane, request: Request) -> Response:
-    body = await read(request, Executes, MOST_BATCH_BYTES)
-    trace = trace_of(request.headers)
-    started = await plane.batches.execute(body.executions, caller_of(request), trace)
-    plane.metrics.batch(started.started, started.duplicates, started.failed)
-    return json(started)
-
-
-# ----------------------------------------------------------------------------- reading
-
-
-def _asked(request: Request, *names: str) -> None:
-    """Refuse unknown names; only some may stand more than once."""
-    seen: set[str] = set()
-    for name, _ in request.query_params.multi_items():
-        if name not in names:
-            raise Unacceptable(f"the query has no `{name}`", code="unknown_parameter")
-        if name in seen and name not in _REPEATED:
-            raise Unacceptable(f"`{name}` stands twice in the query", code="bad_value")
-        seen.add(name)
 
 
 def _is(request: Request, name: str, yes: str, no: str) -> bool:
@@ -130,19 +136,28 @@ def _is(request: Request, name: str, yes: str, no: str) -> bool:
 
 
 async def _list(plane: Plane, request: Request) -> Response:
-    _asked(request, *_LIST)
+    return json(await plane.lists.page(listing_of(request), request.query_params.get("cursor")))
+
+
+def listing_of(request: Request) -> Listing:
+    """The runs that a query asks for, as far as its caller may see them."""
     asked = request.query_params
     parent, catalog_id = asked.get("parent_execution_id"), asked.get("catalog_id")
-    listing = Listing(
+    caller = caller_of(request)
+    allowed, denied = caller.reach(_READ)
+    return Listing(
+        tenant_id=caller.tenant_id,
+        allowed=allowed,
+        denied=denied,
         limit=number(request, "limit", _LISTED, _MOST_LISTED, 1),
         offset=number(request, "offset", 0, _MOST_OFFSET),
         is_ascending=_is(request, "order", "asc", "desc"),
-        status=tuple(sorted({_status_word(word) for word in asked.getlist("status")})),
+        status=tuple(sorted({status_of(word) for word in asked.getlist("status")})),
         path=asked.get("path"),
         catalog_id=None if catalog_id is None else parse(catalog_id),
         version=version_of(asked.get("version")),
         parent_execution_id=parent if parent in {None, "none"} else parse(parent),
-        labels=dict(_label(text) for text in asked.getlist("label")),
+        labels=dict(label_of(text) for text in asked.getlist("label")),
         pool=asked.get("pool"),
         created_by=asked.get("created_by"),
         since=moment(request, "since"),
@@ -152,17 +167,18 @@ async def _list(plane: Plane, request: Request) -> Response:
         client_id=asked.get("client_id"),
         q=asked.get("q"),
     )
-    return json(await plane.lists.page(listing, asked.get("cursor")))
 
 
-def _status_word(text: str) -> str:
+def status_of(text: str) -> str:
+    """A status by any of its words."""
     word = status_word(text)
     if word not in STATUSES:
         raise Unacceptable(f"`{text}` is not a status", code="bad_status", hint=", ".join(STATUSES))
     return word
 
 
-def _label(text: str) -> tuple[str, str]:
+def label_of(text: str) -> tuple[str, str]:
+    """A label of a query, `key:value`."""
     name, colon, value = text.partition(":")
     if not colon or not name:
         raise Unacceptable(f"`{text}` is not a label", hint="label=key:value")
@@ -170,8 +186,7 @@ def _label(text: str) -> tuple[str, str]:
 
 
 async def _execution(plane: Plane, request: Request) -> Response:
-    known(request, "include_events", "include_state")
-    execution_id = _id(request)
+    execution_id = await owned(plane, request, _READ)
     has_events = boolean(request, "include_events")
     with_state = boolean(request, "include_state")
     found = await plane.details.execution(execution_id, with_state=with_state)
@@ -186,19 +201,14 @@ def _fields(value: object) -> dict[str, object]:
 
 
 async def _status(plane: Plane, request: Request) -> Response:
-    return json(await plane.lists.status(_id(request)))
-
-
-async def _children(plane: Plane, request: Request) -> Response:
-    return json(await plane.lists.children(_id(request)))
+    return json(await plane.lists.status(await owned(plane, request, _READ)))
 
 
 async def _cancellation(plane: Plane, request: Request) -> Response:
-    return json(await plane.lists.cancellation(_id(request)))
+    return json(await plane.lists.cancellation(await owned(plane, request, "command:claim")))
 
 
 async def _events(plane: Plane, request: Request) -> Response:
-    _asked(request, *_EVENTS)
     asked = request.query_params
     name = "after" if "after" in asked else "after_seq"
     since = asked.get("since_event_id")
@@ -212,15 +222,10 @@ async def _events(plane: Plane, request: Request) -> Response:
         limit=number(request, "limit", _PAGE, _MOST, 1),
         cursor=asked.get("cursor"),
     )
-    return json(await plane.history.page(_id(request), query))
-
-
-async def _why(plane: Plane, request: Request) -> Response:
-    return json(await plane.details.why(_id(request)))
+    return json(await plane.history.page(await owned(plane, request, _READ), query))
 
 
 async def _logs(plane: Plane, request: Request) -> Response:
-    known(request, *_LOGS)
     asked = request.query_params
     command_id = asked.get("command_id")
     query = LinesQuery(
@@ -233,7 +238,7 @@ async def _logs(plane: Plane, request: Request) -> Response:
         limit=number(request, "limit", _MOST, _MOST, 1),
         cursor=asked.get("cursor"),
     )
-    execution_id = _id(request)
+    execution_id = await owned(plane, request, _READ)
     if not boolean(request, "follow"):
         return json(await plane.lists.lines(execution_id, query))
     await plane.details.row(execution_id)
@@ -241,48 +246,10 @@ async def _logs(plane: Plane, request: Request) -> Response:
     after = None if place is None else place_of(place)
     tail = Tail(plane.streams, execution_id, caller_of(request).account, query, after)
     plane.streams.admit(tail)
-    return stream.EventStream(plane.streams, tail)
+    still = stream.guard(plane, request, _READ, execution_id)
+    return stream.EventStream(plane.streams, tail, still)
 
 
 async def _step_result(plane: Plane, request: Request) -> Response:
-    return json(await plane.details.step_result(_id(request), request.path_params["step"]))
-
-
-# ----------------------------------------------------------------------------- steering
-
-
-async def _cancel(plane: Plane, request: Request) -> Response:
-    body = await read(request, Control)
-    return json(await plane.controls.cancel(_id(request), body, _by(request)))
-
-
-async def _pause(plane: Plane, request: Request) -> Response:
-    body = await read(request, Control)
-    return json(await plane.controls.pause(_id(request), body, _by(request)))
-
-
-async def _resume(plane: Plane, request: Request) -> Response:
-    body = await read(request, Control)
-    return json(await plane.controls.resume(_id(request), body, _by(request)))
-
-
-async def _finalize(plane: Plane, request: Request) -> Response:
-    body = await read(request, Finalize)
-    return json(await plane.controls.finalize(_id(request), body, _by(request)))
-
-
-def _by(request: Request) -> str:
-    account = caller_of(request).account
-    return "user" if account == "local" else account
-
-
-async def _rerun(plane: Plane, request: Request) -> Response:
-    body = await read(request, Rerun)
-    account = caller_of(request).account
-    return json(await plane.repeats.rerun(_id(request), body, account))
-
-
-async def _fork(plane: Plane, request: Request) -> Response:
-    body = await read(request, Fork)
-    account = caller_of(request).account
-    return json(await plane.repeats.fork(_id(request), body, account))
+    execution_id = await owned(plane, request, _READ)
+    return json(await plane.details.step_result(execution_id, request.path_params["step"]))

@@ -2,103 +2,167 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from starlette.responses import Response
 
-from noetl.api.results import PutResult, Stored
-from noetl.ids import parse
-from noetl.server.errors import BadReference
+from noetl.api.results import PutResult, ResultPage, ResultsDeleted, Stored
+from noetl.server.access.caller import caller_of
+from noetl.server.access.owning import owned
+from noetl.server.auditing.audit import audited
+from noetl.server.edge.errors import BadReference, Unacceptable
+from noetl.server.routes.declared import ANY_TYPE, CURSOR, LIMIT, PARTS, Declared, Parameter
 from noetl.server.routes.exchange import (
     JSON,
     MOST_RESULT_BYTES,
     body_of,
     json,
-    known,
+    number,
+    parts_of,
     read,
     route,
 )
+from noetl.server.routes.ranges import answer_with
+from noetl.server.values.spooled import Spooled
+from noetl.server.values.stored import Wish
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+    from starlette.responses import Response
     from starlette.routing import Route
 
     from noetl.dsl.views import Reference
     from noetl.server.plane import Plane
+    from noetl.store.stored import ResultRow
 
-_RANGE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+_SCOPES: Final = ("step", "execution", "workflow", "permanent")
+_REF: Final = Parameter("ref", "The reference, `noetl://…`.", is_required=True)
+_PUT = Declared(
+    about="Keep a value of a run: in an object with its name, or as it is with `?name=`.",
+    body=PutResult,
+    takes=ANY_TYPE,
+    answer=Stored,
+    status=201,
+    query=(
+        Parameter("name", "The name of a raw body."),
+        Parameter("step", "The step that a raw body is of, and its name when it has no other."),
+        Parameter("scope", "With whose end a raw body is deleted.", words=_SCOPES),
+        Parameter("ttl", "Seconds after which a raw body is expired.", "number", least=1),
+    ),
+    codes=("unknown_execution", "bad_ref", "body_too_large", "bad_media_type"),
+)
+_RESOLVE = Declared(
+    about="The bytes of a reference; a manifest's parts come as one stream.",
+    media_type=ANY_TYPE,
+    also=PARTS,
+    query=(_REF,),
+    codes=("bad_ref", "result_gone", "unknown_execution", "expired"),
+)
+_LIST = Declared(
+    about="What is known of the stored values of a run.",
+    answer=ResultPage,
+    query=(LIMIT, CURSOR),
+    codes=("unknown_execution", "bad_cursor"),
+)
+_DELETE = Declared(
+    about="Delete one stored value of a run, those of a name, or all.",
+    answer=ResultsDeleted,
+    query=(
+        Parameter("ref", "The one value to delete."),
+        Parameter("name", "Delete the values of this name."),
+    ),
+    audit="result.delete",
+    codes=("unknown_execution", "bad_ref", "result_gone"),
+)
 _encode: Final = msgspec.json.Encoder().encode
 
 
 def routes(plane: Plane) -> list[Route]:
     """Every route of this file."""
     return [
-        route(plane, "PUT", "/api/result/{execution_id}", _put, "result:write"),
-        route(plane, "GET", "/api/result/resolve", _get, "result:read"),
-        route(plane, "GET", "/api/result", _get, "result:read"),
+        route(plane, "GET", "/api/result/resolve", _get, "result:read", _RESOLVE),
+        route(plane, "GET", "/api/result", _get, "result:read", _RESOLVE),
+        route(plane, "PUT", "/api/result/{execution_id}", _put, "result:write", _PUT),
+        route(plane, "DELETE", "/api/result/{execution_id}", _delete, "result:write", _DELETE),
+        route(plane, "GET", "/api/result/{execution_id}/list", _listed, "result:read", _LIST),
     ]
 
 
 async def _put(plane: Plane, request: Request) -> Response:
-    """A raw body under `?step=`, or a value with its name in an object."""
-    known(request, "step")
-    execution_id = parse(request.path_params["execution_id"])
-    await plane.details.row(execution_id)
-    step = request.query_params.get("step")
-    if step is None:
+    """A raw body under a name of the query, or a value with its name in an object."""
+    execution_id = await owned(plane, request, "result:write")
+    wish = _wish(request)
+    caller, values = caller_of(request), plane.values
+    if wish is None:
         body = await read(request, PutResult, MOST_RESULT_BYTES)
-        made = await plane.large.stored(
-            execution_id, body.name, _encode(body.data), body.content_type
+        wish = Wish(
+            name=body.name,
+            media_type=body.content_type,
+            scope=body.scope,
+            source_step=body.source_step or None,
+            ttl_s=body.ttl,
         )
-        return json(_stored(made, body.scope), 201)
-    data = await body_of(request, MOST_RESULT_BYTES)
-    media_type = request.headers.get("content-type", JSON)
-    return json(_stored(await plane.large.stored(execution_id, step, data, media_type)), 201)
+        made, row = await values.put(caller, execution_id, wish, _encode(body.data))
+    elif "json" in wish.media_type.lower():  # its facts are told with the reference
+        data = await body_of(request, MOST_RESULT_BYTES)
+        made, row = await values.put(caller, execution_id, wish, data)
+    else:
+        async with Spooled() as spooled:
+            await spooled.take(parts_of(request, MOST_RESULT_BYTES))
+            made, row = await values.put_stream(execution_id, wish, spooled)
+    return json(_stored(plane, made, row), 201)
 
 
-def _stored(made: Reference, scope: str = "execution") -> Stored:
+def _wish(request: Request) -> Wish | None:
+    """How a raw body is to be kept; none when the body is an object that says so itself."""
+    asked = request.query_params
+    step, name = asked.get("step"), asked.get("name") or asked.get("step")
+    scope = asked.get("scope", "execution")
+    if scope not in _SCOPES:
+        raise Unacceptable(f"`scope` is none of {', '.join(_SCOPES)}")
+    if name is None:
+        return None
+    ttl = number(request, "ttl", 0, (1 << 53) - 1)
+    return Wish(
+        name=name,
+        media_type=request.headers.get("content-type", JSON),
+        scope=scope,  # type: ignore[arg-type]  # one of the words, by the check above
+        source_step=step,
+        ttl_s=ttl if "ttl" in asked else None,
+    )
+
+
+def _stored(plane: Plane, made: Reference, row: ResultRow) -> Stored:
     return Stored(
         reference=msgspec.to_builtins(made),
         ref=made.ref,
-        store=made.store,
-        scope=scope,
-        size=made.size or 0,
-        sha256=made.sha256,
+        store=plane.values.store_of(row.size),
+        scope=row.scope,
+        size=row.size,
+        sha256=row.sha256,
+        expires_at=row.expires_at,
     )
 
 
 async def _get(plane: Plane, request: Request) -> Response:
-    known(request, "ref")
     ref = request.query_params.get("ref")
     if not ref:
         raise BadReference("name `ref`")
-    stat = await plane.large.stat(ref)
-    tag = f'"{stat.sha256}"'
-    headers = {"ETag": tag, "Accept-Ranges": "bytes"}
-    if request.headers.get("if-none-match") in {tag, "*"}:
-        return Response(status_code=304, headers=headers)
-    data = await plane.large.read(ref)
-    part = _part(request.headers.get("range"), len(data))
-    if part is None:
-        return Response(data, media_type=stat.media_type, headers=headers)
-    first, last = part
-    if first > last:
-        headers["Content-Range"] = f"bytes */{len(data)}"
-        return Response(status_code=416, headers=headers)
-    headers["Content-Range"] = f"bytes {first}-{last}/{len(data)}"
-    return Response(
-        data[first : last + 1], status_code=206, media_type=stat.media_type, headers=headers
-    )
+    return await answer_with(request, await plane.values.resolved(caller_of(request), ref))
 
 
-def _part(asked: str | None, size: int) -> tuple[int, int] | None:
-    """First and last byte of a range; none when the whole is wanted."""
-    found = None if asked is None else _RANGE.fullmatch(asked)
-    if found is None or found[0] == "bytes=-":
-        return None
-    if not found[1]:
-        return max(0, size - int(found[2])), size - 1
-    last = int(found[2]) if found[2] else size - 1
-    return int(found[1]), min(last, size - 1)
+async def _listed(plane: Plane, request: Request) -> Response:
+    execution_id = await owned(plane, request, "result:read")
+    await plane.owners.of(execution_id)
+    limit = number(request, "limit", 50, 200, 1)
+    cursor = request.query_params.get("cursor")
+    return json(await plane.inventory.page(execution_id, limit, cursor))
+
+
+async def _delete(plane: Plane, request: Request) -> Response:
+    execution_id = await owned(plane, request, "result:write")
+    await plane.owners.of(execution_id)
+    asked = request.query_params
+    audited(request, execution_id, **dict(asked))
+    deleted = await plane.inventory.delete(execution_id, asked.get("ref"), asked.get("name"))
+    return json(deleted)

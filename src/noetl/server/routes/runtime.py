@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from noetl.api.commands import Heartbeat
-from noetl.api.runtime import Joined, Left, PoolHeartbeat, WorkerEntry
+from noetl.api.commands import Beat, Heartbeat
+from noetl.api.runtime import (
+    Drain,
+    Drained,
+    Gone,
+    Joined,
+    Left,
+    PoolHeartbeat,
+    Pools,
+    ShardInfo,
+    WorkerEntry,
+)
 from noetl.errors import NoetlError
 from noetl.ids import InvalidId, parse
-from noetl.server.access import caller_of, own_pool
-from noetl.server.errors import Unacceptable
-from noetl.server.routes.exchange import json, known, read, route
-from noetl.server.shards import HASH, MOST_SHARDS, SEED, shard_of
-from noetl.server.workers import WORKER, pool_of
+from noetl.server.access.caller import free_pool
+from noetl.server.access.entry import caller_of, own_pool
+from noetl.server.access.permissions import PUBLIC
+from noetl.server.auditing.audit import audited
+from noetl.server.edge.errors import Forbidden, Unacceptable
+from noetl.server.fleet.workers import KINDS, WORKER, pool_of
+from noetl.server.operations.shards import HASH, MOST_SHARDS, SEED, shard_of
+from noetl.server.routes.declared import Declared, Parameter
+from noetl.server.routes.exchange import json, read, route
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -29,20 +43,62 @@ class BadQuery(NoetlError):
     status = 400
 
 
+_ENTRY: Final = Declared(
+    about="Makes a process known, or known again.", body=WorkerEntry, answer=Joined
+)
+_BEAT: Final = Declared(
+    about="Says that a process is alive, and extends the leases that it names.",
+    body=PoolHeartbeat,
+    answer=Beat,
+    codes=("unknown_worker",),
+)
+_LEFT: Final = Declared(
+    about="Forgets a process; what a worker held is given to others at once.",
+    body=Left,
+    answer=Gone,
+)
+_POOLS: Final = Declared(
+    about="Lists processes, and what each pool can do, does, and has to do.",
+    answer=Pools,
+    query=(
+        Parameter("kind", "Only processes of this kind.", words=tuple(sorted(KINDS))),
+        Parameter("status", "Only those of this status (`ready`, `stale`, `offline`, ...)."),
+        Parameter("name", "Only the one of this name."),
+    ),
+)
+_DRAIN: Final = Declared(
+    about="Tells the workers of a pool, or one of them, to take on nothing more.",
+    body=Drain,
+    answer=Drained,
+    audit="pool.drain",
+    codes=("unknown_worker",),
+)
+_SHARD: Final = Declared(
+    about="Tells which shard a run belongs to.",
+    answer=ShardInfo,
+    query=(
+        Parameter("execution_id", "The run.", "id", is_required=True),
+        Parameter("shard_count", "Among how many.", "number", least=1, most=MOST_SHARDS),
+    ),
+    codes=("bad_query",),
+)
+
+
 def routes(plane: Plane) -> list[Route]:
     """Every route of this file."""
-    pool = "/api/worker/pool"
+    pool, write = "/api/worker/pool", "runtime:write"
     return [
-        route(plane, "POST", f"{pool}/register", _join, "runtime:write"),
-        route(plane, "POST", "/api/runtime/register", _join, "runtime:write"),
-        route(plane, "POST", f"{pool}/heartbeat", _beat, "runtime:write"),
-        route(plane, "POST", "/api/runtime/heartbeat", _beat, "runtime:write"),
-        route(plane, "POST", f"{pool}/deregister", _leave, "runtime:write"),
-        route(plane, "DELETE", f"{pool}/deregister", _leave, "runtime:write"),
-        route(plane, "POST", "/api/runtime/deregister", _leave, "runtime:write"),
-        route(plane, "DELETE", "/api/runtime/deregister", _leave, "runtime:write"),
-        route(plane, "GET", "/api/worker/pools", _pools, "runtime:read"),
-        route(plane, "GET", "/api/runtime/shard-info", _shard, "public"),
+        route(plane, "POST", f"{pool}/register", _join, write, _ENTRY),
+        route(plane, "POST", "/api/runtime/register", _join, write, _ENTRY),
+        route(plane, "POST", f"{pool}/heartbeat", _beat, write, _BEAT),
+        route(plane, "POST", "/api/runtime/heartbeat", _beat, write, _BEAT),
+        route(plane, "POST", f"{pool}/deregister", _leave, write, _LEFT),
+        route(plane, "DELETE", f"{pool}/deregister", _leave, write, _LEFT),
+        route(plane, "POST", "/api/runtime/deregister", _leave, write, _LEFT),
+        route(plane, "DELETE", "/api/runtime/deregister", _leave, write, _LEFT),
+        route(plane, "GET", "/api/worker/pools", _pools, "runtime:read", _POOLS),
+        route(plane, "POST", "/api/worker/pools/{pool}/drain", _drain, write, _DRAIN),
+        route(plane, "GET", "/api/runtime/shard-info", _shard, PUBLIC, _SHARD),
     ]
 
 
@@ -78,11 +134,10 @@ async def _leave(plane: Plane, request: Request) -> Response:
         raise Unacceptable("`name` is empty")
     await plane.workers.leave(kind, body.name)
     released = await plane.claims.release_all(body.name) if kind == WORKER else 0
-    return json({"status": "ok", "released": released})
+    return json(Gone(released=released))
 
 
 async def _pools(plane: Plane, request: Request) -> Response:
-    known(request, "kind", "status", "name")
     asked = request.query_params
     return json(
         await plane.workers.pools(
@@ -91,8 +146,19 @@ async def _pools(plane: Plane, request: Request) -> Response:
     )
 
 
+async def _drain(plane: Plane, request: Request) -> Response:
+    pool: str = request.path_params["pool"]
+    caller = caller_of(request)
+    if caller.mark("runtime:write") == "o":
+        raise Forbidden("a process of the platform drains no others")
+    free_pool(caller, pool)
+    body = await read(request, Drain)
+    workers = await plane.workers.drain(pool, body.worker)
+    audited(request, pool, workers=workers)
+    return json(Drained(pool=pool, workers=tuple(workers)))
+
+
 async def _shard(plane: Plane, request: Request) -> Response:
-    known(request, "execution_id", "shard_count")
     asked = request.query_params
     given = asked.get("shard_count", "1")
     count = int(given) if given.isascii() and given.isdigit() and len(given) <= 4 else 0  # noqa: PLR2004 - digits of the largest count
@@ -102,12 +168,14 @@ async def _shard(plane: Plane, request: Request) -> Response:
         execution_id = parse(asked.get("execution_id", ""))
     except InvalidId as fault:
         raise BadQuery(fault.message) from None
-    return json({
-        "execution_id": execution_id,
-        "shard_count": count,
-        "shard_index": shard_of(execution_id, count),
-        "source": "query" if "shard_count" in asked else "server",
-        "hash_function": HASH,
-        "seed": SEED,
-        "server_config": {"shard_count": 1, "servers": list(plane.parts.servers)},
-    })  # fmt: skip
+    return json(
+        ShardInfo(
+            execution_id=execution_id,
+            shard_count=count,
+            shard_index=shard_of(execution_id, count),
+            source="query" if "shard_count" in asked else "server",
+            hash_function=HASH,
+            seed=SEED,
+            server_config={"shard_count": 1, "servers": list(plane.parts.servers)},
+        )
+    )

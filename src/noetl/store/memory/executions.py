@@ -44,6 +44,11 @@ class MemoryExecutions:
         rows = self._tables.executions.rows.values()
         return dict(Counter(row.status for row in rows if row.completed_at is None))
 
+    async def running(self, tenant_id: str) -> int:
+        """How many runs of a tenant have not ended."""
+        rows = self._tables.executions.rows.values()
+        return sum(row.completed_at is None and row.tenant_id == tenant_id for row in rows)
+
     async def children(self, execution_id: str) -> list[ExecutionRow]:
         """The runs that this one asked for."""
         table = self._tables.executions

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from noetl.store.memory.accounts import MemoryAccounts
+from noetl.store.memory.audit import MemoryAudit
 from noetl.store.memory.callbacks import MemoryCallbacks
 from noetl.store.memory.catalog import MemoryCatalog
 from noetl.store.memory.commands import MemoryCommands
@@ -11,14 +13,30 @@ from noetl.store.memory.executions import MemoryExecutions
 from noetl.store.memory.log import MemoryLog
 from noetl.store.memory.outbox import MemoryOutbox
 from noetl.store.memory.output import MemoryOutput
+from noetl.store.memory.projections import MemoryProjections
+from noetl.store.memory.reading import MemoryReading
+from noetl.store.memory.rights import MemoryRights
 from noetl.store.memory.roles import MemoryRoles
 from noetl.store.memory.runtimes import MemoryRuntimes
 from noetl.store.memory.schedules import MemorySchedules
+from noetl.store.memory.sessions import MemorySessions
+from noetl.store.memory.sign_ins import MemorySignIns
+from noetl.store.memory.stored import (
+    MemoryExports,
+    MemoryHeld,
+    MemoryRequests,
+    MemoryResults,
+)
 from noetl.store.memory.tables import Tables
+from noetl.store.memory.tenants import MemoryTenants
 from noetl.store.memory.timers import MemoryTimers
 from noetl.store.memory.tokens import MemoryTokens
+from noetl.store.memory.upkeep import MemoryUpkeep
+from noetl.store.memory.variables import MemoryVariables
+from noetl.store.memory.versions import MemoryVersions
 
 if TYPE_CHECKING:
+    from noetl.store.audit import Audit
     from noetl.store.base import (
         Callbacks,
         Catalog,
@@ -27,13 +45,19 @@ if TYPE_CHECKING:
         Executions,
         Outbox,
         Output,
+        Projections,
         Roles,
         Runtimes,
         Schedules,
         Timers,
-        Tokens,
     )
+    from noetl.store.identity import Accounts, Rights, Sessions, SignIns, Tenants, Tokens
     from noetl.store.memory.log import Listener
+    from noetl.store.reading import Reading
+    from noetl.store.stored import Exports, Held, Requests, Results
+    from noetl.store.upkeep import Upkeep
+    from noetl.store.variables import Variables
+    from noetl.store.versions import Versions
 
 
 class MemoryStore:
@@ -43,13 +67,28 @@ class MemoryStore:
         tables = Tables()
         self.log: EventLog = MemoryLog(tables, on_commit)
         self.executions: Executions = MemoryExecutions(tables)
+        self.reading: Reading = MemoryReading(tables)
         self.commands: Commands = MemoryCommands(tables)
         self.timers: Timers = MemoryTimers(tables)
         self.outbox: Outbox = MemoryOutbox(tables)
         self.catalog: Catalog = MemoryCatalog(tables)
+        self.versions: Versions = MemoryVersions(tables)
         self.callbacks: Callbacks = MemoryCallbacks(tables)
         self.output: Output = MemoryOutput(tables)
         self.runtimes: Runtimes = MemoryRuntimes(tables)
         self.schedules: Schedules = MemorySchedules(tables)
         self.tokens: Tokens = MemoryTokens(tables)
+        self.sessions: Sessions = MemorySessions(tables)
+        self.sign_ins: SignIns = MemorySignIns(tables)
+        self.accounts: Accounts = MemoryAccounts(tables)
+        self.rights: Rights = MemoryRights(tables)
+        self.tenants: Tenants = MemoryTenants(tables)
+        self.audit: Audit = MemoryAudit()
         self.roles: Roles = MemoryRoles()
+        self.upkeep: Upkeep = MemoryUpkeep(tables)
+        self.projections: Projections = MemoryProjections(tables)
+        self.variables: Variables = MemoryVariables()
+        self.results: Results = MemoryResults(tables)
+        self.requests: Requests = MemoryRequests()
+        self.held: Held = MemoryHeld()
+        self.exports: Exports = MemoryExports(tables)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
         RuntimeRow,
         ScheduleRow,
         TimerRow,
-        TokenRow,
     )
+    from noetl.store.identity import AccountRow, RoleRow, SessionRow, TenantRow, TokenRow
     from noetl.store.memory.journal import Journal
 
 TimerName = tuple[str, str]
@@ -75,10 +75,29 @@ class ExecutionTables:
 
 @dataclass(slots=True)
 class CatalogTables:
-    """Documents by id, and by path in the order of their versions."""
+    """Documents by id; ids by tenant and path, in the order of their versions."""
 
     rows: dict[str, CatalogEntry] = field(default_factory=dict)
-    paths: dict[str, list[CatalogEntry]] = field(default_factory=dict)
+    paths: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    active: dict[tuple[str, str], str] = field(default_factory=dict)
+    """What a path means."""
+    activations: dict[str, int] = field(default_factory=dict)
+    """In which order versions became the meaning of their path."""
+
+
+@dataclass(slots=True)
+class IdentityTables:
+    """Who there is; bearers by digest, accounts by id."""
+
+    tenants: dict[str, TenantRow] = field(default_factory=dict)
+    accounts: dict[str, AccountRow] = field(default_factory=dict)
+    identities: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    """Tenant, issuer and the issuer's subject to the account."""
+    roles: dict[tuple[str, str], RoleRow] = field(default_factory=dict)
+    tokens: dict[str, TokenRow] = field(default_factory=dict)
+    sessions: dict[str, SessionRow] = field(default_factory=dict)
+    attempts: dict[str, tuple[list[str], str]] = field(default_factory=dict)
+    """Times of attempts with a password, and until when the name is locked."""
 
 
 @dataclass(slots=True)
@@ -97,4 +116,6 @@ class Tables:
     output: dict[str, dict[tuple[str, int, int], Line]] = field(default_factory=dict)
     runtimes: dict[tuple[str, str], RuntimeRow] = field(default_factory=dict)
     schedules: dict[str, ScheduleRow] = field(default_factory=dict)
-    tokens: dict[str, TokenRow] = field(default_factory=dict)
+    identity: IdentityTables = field(default_factory=IdentityTables)
+    circuits: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    """Breakers by tenant and path."""

@@ -33,6 +33,8 @@ _SESSION: Final = {
 # The statements of the main pool are few and repeat: planned once, for an index, whatever the
 # tables held when the first of them came.
 _MAIN: Final = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}
+# Lists are planned for what they are asked: a prefix and a rare value have indexes of their own.
+_BACKGROUND: Final = {"plan_cache_mode": "force_custom_plan"}
 _GONE: Final = (
     asyncpg.PostgresConnectionError,
     asyncpg.AdminShutdownError,
@@ -136,7 +138,7 @@ class Database(Connections):
         """Connect; `DatabaseGone` when nobody is there."""
         session = _SESSION | {"statement_timeout": _STATEMENT_TIMEOUT}
         main = Pool(url, least=2, most=max(size, 2), settings=session | _MAIN)
-        background = Pool(url, least=1, most=4, settings=session)
+        background = Pool(url, least=1, most=4, settings=session | _BACKGROUND)
         with translated():
             await main.open()
             try:

@@ -70,7 +70,7 @@ async def migrate(url: str, known: Sequence[Script] | None = None) -> list[str]:
     async with _connected(url) as connection:
         await connection.execute(_LOCK)
         await connection.execute(_TABLE)
-        for script in _missing(scripts() if known is None else known, await _had(connection)):
+        for script in _missing(scripts() if known is None else known, await recorded(connection)):
             async with connection.transaction():
                 await connection.execute(script.sql)
                 await connection.execute(_NOTE, script.name, script.sha256)
@@ -83,7 +83,7 @@ async def status(url: str, known: Sequence[Script] | None = None) -> list[Migrat
     """Every migration of this release and whether it was applied; foreign ones are refused."""
     known = scripts() if known is None else known
     async with _connected(url) as connection:
-        had = await _had(connection) if await connection.fetchval(_IS_THERE) else {}
+        had = await recorded(connection) if await connection.fetchval(_IS_THERE) else {}
     _missing(known, had)
     return [Migration(name=s.name, sha256=s.sha256, is_applied=s.name in had) for s in known]
 
@@ -113,7 +113,8 @@ def _missing(known: Sequence[Script], had: dict[str, str]) -> list[Script]:
     return rest
 
 
-async def _had(connection: asyncpg.Connection[asyncpg.Record]) -> dict[str, str]:
+async def recorded(connection: asyncpg.Connection[asyncpg.Record]) -> dict[str, str]:
+    """What was applied, with the digest of each text."""
     return {row["name"]: row["sha256"] for row in await connection.fetch(_APPLIED)}
 
 

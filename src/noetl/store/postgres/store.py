@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from noetl.store.postgres.accounts import PostgresAccounts
+from noetl.store.postgres.audit import PostgresAudit
 from noetl.store.postgres.callbacks import PostgresCallbacks
 from noetl.store.postgres.catalog import PostgresCatalog
 from noetl.store.postgres.commands import PostgresCommands
@@ -12,13 +14,29 @@ from noetl.store.postgres.executions import PostgresExecutions
 from noetl.store.postgres.log import PostgresLog
 from noetl.store.postgres.outbox import PostgresOutbox
 from noetl.store.postgres.output import PostgresOutput
+from noetl.store.postgres.projections import PostgresProjections
+from noetl.store.postgres.reading import PostgresReading
+from noetl.store.postgres.rights import PostgresRights
 from noetl.store.postgres.roles import PostgresRoles
 from noetl.store.postgres.runtimes import PostgresRuntimes
 from noetl.store.postgres.schedules import PostgresSchedules
+from noetl.store.postgres.sessions import PostgresSessions
+from noetl.store.postgres.sign_ins import PostgresSignIns
+from noetl.store.postgres.stored import (
+    PostgresExports,
+    PostgresHeld,
+    PostgresRequests,
+    PostgresResults,
+)
+from noetl.store.postgres.tenants import PostgresTenants
 from noetl.store.postgres.timers import PostgresTimers
 from noetl.store.postgres.tokens import PostgresTokens
+from noetl.store.postgres.upkeep import PostgresUpkeep
+from noetl.store.postgres.variables import PostgresVariables
+from noetl.store.postgres.versions import PostgresVersions
 
 if TYPE_CHECKING:
+    from noetl.store.audit import Audit
     from noetl.store.base import (
         Callbacks,
         Catalog,
@@ -27,13 +45,19 @@ if TYPE_CHECKING:
         Executions,
         Outbox,
         Output,
+        Projections,
         Roles,
         Runtimes,
         Schedules,
         Timers,
-        Tokens,
     )
+    from noetl.store.identity import Accounts, Rights, Sessions, SignIns, Tenants, Tokens
     from noetl.store.postgres.database import Database
+    from noetl.store.reading import Reading
+    from noetl.store.stored import Exports, Held, Requests, Results
+    from noetl.store.upkeep import Upkeep
+    from noetl.store.variables import Variables
+    from noetl.store.versions import Versions
 
 _WARM: Final = 2
 
@@ -46,16 +70,31 @@ class PostgresStore:
         self._log = PostgresLog(database)
         self.log: EventLog = self._log
         self.executions: Executions = PostgresExecutions(database)
+        self.reading: Reading = PostgresReading(database)
         self.commands: Commands = PostgresCommands(database)
         self.timers: Timers = PostgresTimers(database)
         self.outbox: Outbox = PostgresOutbox(database)
         self.catalog: Catalog = PostgresCatalog(database)
+        self.versions: Versions = PostgresVersions(database)
         self.callbacks: Callbacks = PostgresCallbacks(database)
         self.output: Output = PostgresOutput(database)
         self.runtimes: Runtimes = PostgresRuntimes(database)
         self.schedules: Schedules = PostgresSchedules(database)
         self.tokens: Tokens = PostgresTokens(database)
+        self.sessions: Sessions = PostgresSessions(database)
+        self.sign_ins: SignIns = PostgresSignIns(database)
+        self.accounts: Accounts = PostgresAccounts(database)
+        self.rights: Rights = PostgresRights(database)
+        self.tenants: Tenants = PostgresTenants(database)
+        self.audit: Audit = PostgresAudit(database)
         self.roles: Roles = PostgresRoles(database)
+        self.upkeep: Upkeep = PostgresUpkeep(database)
+        self.projections: Projections = PostgresProjections(database)
+        self.variables: Variables = PostgresVariables(database)
+        self.results: Results = PostgresResults(database)
+        self.requests: Requests = PostgresRequests(database)
+        self.held: Held = PostgresHeld(database)
+        self.exports: Exports = PostgresExports(database)
 
     async def warm_up(self) -> None:
         """Have the first connections ready for the first commits."""

@@ -14,6 +14,7 @@ import httpx
 import msgspec
 
 from noetl import __version__
+from noetl.telemetry.traces.context import onward
 from noetl.tools.base import ToolError
 from noetl.tools.http.auth import auth_headers
 from noetl.tools.stored import read_bytes
@@ -105,6 +106,7 @@ async def request_of(config: Http, ctx: ToolContext) -> Request:
         "user-agent": f"noetl/{__version__}",
         **({"content-type": kind} if kind else {}),
         **({"idempotency-key": ctx.idempotency_key} if method in KEYED else {}),
+        **onward(ctx.trace),
         **given,
         **proof,
     }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from noetl.dsl.tasks import Http
 from noetl.tools.base import Traits
 from noetl.tools.http.egress import Egress, Guard, resolve
+from noetl.tools.http.tally import Tally
 
 if TYPE_CHECKING:
     from noetl.clock import Clock
@@ -28,6 +29,8 @@ class HttpTool:
         self._guard = Guard(egress=egress, resolve=resolve)
         self._clock = clock
         self._door: Door | None = None
+        self.tally = Tally()
+        """What became of the requests."""
 
     async def run(self, config: Http, ctx: ToolContext) -> Outcome:
         """Send the request, or all of its pages."""
@@ -38,7 +41,7 @@ class HttpTool:
         from noetl.tools.http.transport import Door  # noqa: PLC0415 - see above
 
         if self._door is None:
-            self._door = Door(self._guard)
+            self._door = Door(self._guard, self.tally)
         exchange = Exchange(config=config, ctx=ctx, door=self._door, clock=self._clock)
         request = await request_of(config, ctx)
         if config.paginate is not None:

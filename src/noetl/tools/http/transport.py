@@ -11,6 +11,7 @@ import httpx
 
 from noetl.tools.base import ToolError
 from noetl.tools.http.failures import translated
+from noetl.tools.http.tally import Tally
 
 if TYPE_CHECKING:
     import ssl
@@ -77,13 +78,24 @@ class _Guarded(httpcore.AsyncNetworkBackend):
 class Door:
     """The connections of one process; one pool per way to treat certificates, or their lack."""
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: Guard, tally: Tally | None = None) -> None:
         self._guard = guard
+        self._tally = tally or Tally()
         self._pools: dict[str, httpcore.AsyncConnectionPool] = {}
 
     @asynccontextmanager
     async def send(self, request: Request) -> AsyncIterator[httpcore.Response]:
         """Send one request; the answer's body is read inside the block."""
+        try:
+            async with self._sent(request) as response:
+                self._tally.answered(response.status)
+                yield response
+        except ToolError as fault:
+            self._tally.failed(fault)
+            raise
+
+    @asynccontextmanager
+    async def _sent(self, request: Request) -> AsyncIterator[httpcore.Response]:
         url = request.url
         self._guard.egress.refuse_url(url.scheme, bool(url.userinfo), url.host)
         target = httpcore.URL(

@@ -13,7 +13,7 @@ from noetl.local.embedded.plan import (
 )
 from noetl.local.embedded.probe import ask, is_well
 from noetl.local.embedded.wish import BindRefused, Wish
-from noetl.server.tokens import is_token
+from noetl.server.access.tokens import is_token
 from noetl.settings import ServerSettings, StackSettings, WorkerSettings
 
 AT = Addresses(host="127.0.0.1", port=8082, scheme="http", nats="")

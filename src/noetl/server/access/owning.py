@@ -1,0 +1,82 @@
+"""Whose run it is: a run of another tenant is no run at all."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final, Protocol
+
+from noetl.ids import parse
+from noetl.server.access.caller import LOCAL, caller_of, must
+from noetl.server.edge.errors import UnknownExecution
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from noetl.server.access.caller import Caller
+    from noetl.store.base import Executions
+
+MOST_KEPT: Final = 20_000
+
+
+class Owners:
+    """Tenants and paths of runs, which never change: the last ones that were asked for are kept."""
+
+    def __init__(self, executions: Executions) -> None:
+        self._executions = executions
+        self._kept: OrderedDict[str, tuple[str, str]] = OrderedDict()
+
+    async def of(self, execution_id: str) -> tuple[str, str]:
+        """The tenant and the path of a run."""
+        found = self._kept.get(execution_id)
+        if found is not None:
+            self._kept.move_to_end(execution_id)
+            return found
+        row = await self._executions.get(execution_id)
+        if row is None:
+            raise _unknown(execution_id)
+        found = self._kept[execution_id] = (row.tenant_id, row.path)
+        if len(self._kept) > MOST_KEPT:
+            self._kept.popitem(last=False)
+        return found
+
+    async def must(self, caller: Caller, permission: str, execution_id: str) -> None:
+        """Refuse a run that is not there for the caller, or with which he may not do this."""
+        if not caller.is_bound and not caller.grants:
+            return  # the platform's own processes work for all tenants
+        tenant_id, path = await self.of(execution_id)
+        if caller.is_bound and tenant_id != caller.tenant_id:
+            raise _unknown(execution_id)
+        must(caller, permission, path)
+
+    async def exists(self, execution_id: str) -> bool:
+        """Whether there is such a run, of whichever tenant."""
+        try:
+            await self.of(execution_id)
+        except UnknownExecution:
+            return False
+        return True
+
+    async def sees(self, caller: Caller, execution_id: str) -> bool:
+        """Whether a run is there for the caller at all; he may still not be allowed to read it."""
+        if not caller.is_bound:
+            return True
+        return await self.exists(execution_id) and self._kept[execution_id][0] == caller.tenant_id
+
+
+class Owning(Protocol):
+    """Whatever knows the owners of runs: the plane."""
+
+    owners: Owners
+
+
+async def owned(plane: Owning, request: Request, permission: str) -> str:
+    """The run that a path names, if it is of the caller's tenant and he may do this with it."""
+    execution_id = parse(request.path_params["execution_id"])
+    caller = caller_of(request)
+    if caller is not LOCAL:
+        await plane.owners.must(caller, permission, execution_id)
+    return execution_id
+
+
+def _unknown(execution_id: str) -> UnknownExecution:
+    return UnknownExecution(f"there is no execution {execution_id}")

@@ -1,0 +1,1 @@
+"""What was done by whom: the chain of audit rows, written in batches."""

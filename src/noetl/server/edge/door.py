@@ -1,0 +1,88 @@
+"""From a request to its route: paths without names in them are found by one look."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+
+from noetl.errors import NoetlError
+from noetl.server.edge.problems import refused
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from starlette.routing import BaseRoute, Route
+    from starlette.types import Receive, Scope, Send
+
+GONE: Final = "noetl.gone"
+"""Set in the scope of a request whose caller has left."""
+LATE: Final = "noetl.late"
+"""Set in the scope of a request that takes too long."""
+BODY: Final = "noetl.body"
+"""The whole body of a request, when it had come before the request was begun."""
+REPLY: Final = "noetl.reply"
+"""Writes a whole answer at once: status, headers, body; false when it cannot now."""
+
+
+class UndeclaredRoute(NoetlError):
+    """A route that does not say who may call it: deny by default means that it cannot exist."""
+
+    code = "undeclared_route"
+
+
+class Door:
+    """The ASGI app of a server."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        must_declare(routes)
+        self.routes = tuple(routes)
+        self._app = Starlette(routes=routes, exception_handlers={404: refused, 405: refused})
+        self._app.router.redirect_slashes = False
+        self._fixed: dict[tuple[str, str], Callable[[Request], Awaitable[Response]]] = {
+            (method, route.path): route.endpoint
+            for route in routes
+            if "{" not in route.path
+            for method in route.methods or ()
+            if method != "HEAD"
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        try:
+            endpoint = self._fixed.get((scope.get("method", ""), scope.get("path", "")))
+            if endpoint is None:
+                await self._app(scope, receive, send)
+                return
+            response = await endpoint(Request(scope, receive, send))
+            if not _is_written(scope, response):
+                await response(scope, receive, send)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not scope.get(GONE) or task is None:
+                raise
+            task.uncancel()  # there is nobody left to answer
+
+
+def _is_written(scope: Scope, response: Response) -> bool:
+    """Whether an answer that is whole could be written at once."""
+    reply = scope.get(REPLY)
+    if reply is None or type(response) is not Response or response.background is not None:
+        return False
+    return bool(reply(response.status_code, response.raw_headers, response.body))
+
+
+def must_declare(routes: Sequence[BaseRoute]) -> None:
+    """Refuse to start with a route that asks for no permission, not even `public`."""
+    for route in routes:
+        declared: Any = getattr(route, "permission", None)
+        if not declared:
+            name = getattr(route, "path", repr(route))
+            methods = ",".join(sorted(getattr(route, "methods", None) or ()))
+            raise UndeclaredRoute(
+                f"the route {methods} {name} declares no permission",
+                hint="make it with `route(..., permission)`; `public` is one",
+            )

@@ -1,0 +1,324 @@
+"""The HTTP server under the door: the one place that knows which one it is.
+
+A connection that grows its headers for ever is refused, one that says nothing is closed, and a
+request whose caller has left is cancelled: nobody would read its answer.
+
+Most requests are small and come whole. Such a one is begun when its body is there, answered with
+one write, and has no timers of its own: one look every few seconds finds what takes too long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import socket
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
+
+from noetl.errors import NoetlError
+from noetl.server.edge.door import BODY, GONE, LATE, REPLY
+from noetl.server.edge.errors import HeadersTooLarge
+from noetl.server.edge.problems import MEDIA_TYPE, problem_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from starlette.types import ASGIApp
+    from uvicorn._types import ASGI3Application
+
+MOST_HEAD_BYTES: Final = 32 * 1024
+HEAD_S: Final = 10.0
+KEEP_ALIVE_S: Final = 75
+REQUEST_S: Final = 60.0
+LOOK_TICKS: Final = 50
+"""Ten ticks are a second."""
+MOST_HELD_BYTES: Final = 64 * 1024
+"""A longer body is read while it comes."""
+HELD_S: Final = 1.0
+CLOSING_S: Final = 5
+_BACKLOG: Final = 2048
+_PER_HEADER: Final = len(": \r\n")
+_LENGTH: Final = len("content-length")
+_CODING: Final = len("transfer-encoding")
+_DIGITS: Final = 18
+
+
+class PortTaken(NoetlError):
+    """The address cannot be listened on."""
+
+    code = "address_unavailable"
+
+
+class Connection(HttpToolsProtocol):
+    """One connection of a caller."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:  # noqa: ANN401 - as the class below
+        super().__init__(*args, **named)
+        self._head_bytes = 0
+        self._header_bytes = 0
+        self._is_refused = False
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._running: tuple[RequestResponseCycle, asyncio.Task[None]] | None = None
+        self._began = 0.0
+        self._held: tuple[RequestResponseCycle, ASGI3Application] | None = None
+        self._held_timer: asyncio.TimerHandle | None = None
+        self._body_bytes = 0
+        self._idle_since: float | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as the class below
+        """Count a connection that never says anything as idle."""
+        super().connection_made(transport)
+        self._idle_since = self.loop.time()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Cancel what nobody waits for any more."""
+        self._head_ends()
+        self._held_ends()
+        if self._running is not None:
+            cycle, task = self._running
+            self._running = None
+            if not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.scope[GONE] = True  # type: ignore[typeddict-unknown-key] # an extension of ours
+                task.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read; a head that does not end is refused by size and by time."""
+        self._head_bytes += len(data)
+        super().data_received(data)
+        if self._held is not None and self._held_timer is None:
+            self._held_timer = self.loop.call_later(HELD_S, self._release)
+        if self._is_refused or self.transport.is_closing():
+            return
+        if self._head_bytes > MOST_HEAD_BYTES:
+            self._refuse()
+        elif self._head_bytes and self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_S, self.transport.close)
+
+    def on_message_begin(self) -> None:
+        """Count anew."""
+        super().on_message_begin()
+        self._header_bytes = self._body_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        """Count the address that came at once."""
+        super().on_url(url)
+        self._count(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Count the headers that came at once."""
+        super().on_header(name, value)
+        if len(name) == _LENGTH and name.lower() == b"content-length" and value.isdigit():
+            self._body_bytes = int(value[:_DIGITS])
+        elif len(name) == _CODING and name.lower() == b"transfer-encoding":
+            self._body_bytes = MOST_HELD_BYTES + 1
+        self._count(len(name) + len(value) + _PER_HEADER)
+
+    def _count(self, size: int) -> None:
+        self._header_bytes += size
+        if self._header_bytes > MOST_HEAD_BYTES:
+            self._refuse()
+            raise HeadersTooLarge("refused")  # ends the work of the parser
+
+    def on_headers_complete(self) -> None:
+        """Begin the request."""
+        super().on_headers_complete()
+        self._head_ends()
+
+    def on_body(self, body: bytes) -> None:
+        """Bytes of a body are no head."""
+        super().on_body(body)
+        self._head_bytes = 0
+
+    def on_message_complete(self) -> None:
+        """Begin what waited for its body, and wait for the next request."""
+        super().on_message_complete()
+        self._head_bytes = 0
+        if self._held is not None:
+            self._release()
+
+    def send_400_response(self, msg: str) -> None:
+        """Say that it is no HTTP, once."""
+        if not self._is_refused:
+            super().send_400_response(msg)
+
+    def on_response_complete(self) -> None:
+        """Begin the next of the requests that came together, or wait for one."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        else:
+            self._idle_since = self.loop.time()
+
+    def _unset_keepalive_if_required(self) -> None:
+        self._idle_since = None
+
+    def look(self, now: float) -> None:
+        """End what takes too long: a request without an answer, a connection without a request."""
+        if self._idle_since is not None and now - self._idle_since >= self.timeout_keep_alive:
+            self.timeout_keep_alive_handler()
+        if self._running is not None and now - self._began >= REQUEST_S:
+            cycle, task = self._running
+            if not cycle.response_started:
+                cycle.scope[LATE] = True  # type: ignore[typeddict-unknown-key] # an extension of ours
+                task.cancel()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        is_short = self._body_bytes <= MOST_HELD_BYTES and not cycle.waiting_for_100_continue
+        if cycle.more_body and is_short and cycle is self.cycle:
+            self._held = (cycle, app)
+        else:
+            self._begin(cycle, app)
+
+    def _release(self) -> None:
+        """Begin a request whose body has come, or does not come at once."""
+        held = self._held
+        self._held_ends()
+        if held is not None:
+            self._begin(*held)
+
+    def _held_ends(self) -> None:
+        self._held = None
+        if self._held_timer is not None:
+            self._held_timer.cancel()
+            self._held_timer = None
+
+    def _begin(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        if not cycle.more_body:
+            scope: dict[str, Any] = cycle.scope  # type: ignore[assignment] # extensions of ours
+            scope[BODY] = bytes(cycle.body)
+            scope[REPLY] = functools.partial(self._reply, cycle)
+        task = self.loop.create_task(cycle.run_asgi(app))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
+        self._began = self.loop.time()
+        self._running = (cycle, task)
+
+    def _reply(
+        self,
+        cycle: RequestResponseCycle,
+        status: int,
+        headers: list[tuple[bytes, bytes]],
+        body: bytes,
+    ) -> bool:
+        """Write a whole answer; false, and nothing written, when the slow way is needed."""
+        if cycle.disconnected:
+            return True
+        if self.flow.write_paused or cycle.response_started:
+            return False
+        parts = [STATUS_LINE[status]]
+        for name, value in (*cycle.default_headers, *headers):
+            if b"\r" in value or b"\n" in value or name == b"connection":
+                return False
+            parts += (name, b": ", value, b"\r\n")
+        parts.append(b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n")
+        if cycle.scope["method"] != "HEAD":
+            parts.append(body)
+        self.transport.write(b"".join(parts))
+        cycle.response_started = cycle.response_complete = True
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            self.transport.close()
+        cycle.on_response()
+        return True
+
+    def _head_ends(self) -> None:
+        self._head_bytes = 0
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _refuse(self) -> None:
+        self._is_refused = True
+        self._head_ends()
+        problem = problem_of(HeadersTooLarge(f"the headers have more than {MOST_HEAD_BYTES} bytes"))
+        body = msgspec.json.encode(problem)
+        head = (
+            f"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: {MEDIA_TYPE}\r\n"
+            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        self.transport.close()
+
+
+class Listener(uvicorn.Server):
+    """A server that leaves the signals of the process to the process."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.heard = asyncio.Event()
+        """Set when callers are heard."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to hear."""
+        await super().startup(sockets)
+        self.heard.set()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Now and then look for what takes too long."""
+        if counter % LOOK_TICKS == 0:
+            now = asyncio.get_running_loop().time()
+            for one in list(self.server_state.connections):
+                if isinstance(one, Connection):
+                    one.look(now)
+        return await super().on_tick(counter)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take none."""
+        yield
+
+    def stop(self) -> None:
+        """Finish what is under way, then end."""
+        self.should_exit = True
+
+
+def listener(app: ASGIApp, *, tls_cert: str = "", tls_key: str = "") -> Listener:
+    """The HTTP server of an app, on whatever socket it is given."""
+    config = uvicorn.Config(
+        app,
+        http=Connection,
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        loop="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=_BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=CLOSING_S,
+        ssl_certfile=tls_cert or None,
+        ssl_keyfile=tls_key or None,
+    )
+    return Listener(config)
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket of an address, on which nobody is heard yet."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host, port))
+        made.setblocking(False)  # noqa: FBT003 - as the socket has it
+    except OSError as fault:
+        made.close()
+        raise PortTaken(
+            f"the address {host}:{port} cannot be listened on: {fault.strerror}",
+            hint="is another server running there? choose another with NOETL_PORT or --port",
+        ) from fault
+    return made

@@ -1,0 +1,1 @@
+"""Workers: their claims, their reports, and what answers parked commands."""

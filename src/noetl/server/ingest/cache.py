@@ -1,0 +1,115 @@
+"""Folded states of the runs that are under way: bounded, and never more than a copy of the log."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from noetl.engine.fold import fold
+from noetl.engine.snapshot import load as load_snapshot
+from noetl.engine.state import State
+from noetl.server.edge.errors import UnknownExecution
+
+if TYPE_CHECKING:
+    from noetl.engine.program import Program
+    from noetl.server.ingest.programs import Programs
+    from noetl.store.base import ExecutionRow, Store
+
+MOST_STATES: Final = 10_000
+_PAGE: Final = 1_000
+
+
+@dataclass(slots=True, kw_only=True)
+class Entry:
+    """A run as the server holds it."""
+
+    state: State
+    row: ExecutionRow | None = None
+    """Its read model as last written; none before the first commit."""
+    snapshot_seq: int = 0
+    snapshot_bytes: int = 0
+    defect: str = ""
+    """What the engine last stumbled over."""
+    defects: int = 0
+    """How often in a row."""
+
+
+class Cache:
+    """States by execution, the least used ones dropped first."""
+
+    def __init__(self, store: Store, programs: Programs, most: int = MOST_STATES) -> None:
+        self._store = store
+        self._programs = programs
+        self._most = most
+        self._kept: OrderedDict[str, Entry] = OrderedDict()
+
+    def peek(self, execution_id: str) -> Entry | None:
+        """The entry if it is at hand."""
+        found = self._kept.get(execution_id)
+        if found is not None:
+            self._kept.move_to_end(execution_id)
+        return found
+
+    async def get(self, execution_id: str) -> Entry:
+        """The entry, made from snapshot and log when it is not at hand."""
+        return self.peek(execution_id) or self.put(await self.read(execution_id))
+
+    async def read(self, execution_id: str, upto: int | None = None) -> Entry:
+        """The state from the store alone; with `upto`, as it was at that `seq`."""
+        row = await self._row(execution_id)
+        program = await self._programs.get(row.catalog_id)
+        state, start = await self._base(execution_id, program, upto)
+        state = await self._follow(state, execution_id, upto)
+        while upto is None and row.last_seq != state.seq:  # another server has written in between
+            row = await self._row(execution_id)
+            state = await self._follow(state, execution_id, upto)
+        return Entry(state=state, row=row, snapshot_seq=start)
+
+    async def _row(self, execution_id: str) -> ExecutionRow:
+        row = await self._store.executions.get(execution_id)
+        if row is None:
+            raise UnknownExecution(f"there is no execution {execution_id}")
+        return row
+
+    async def _base(
+        self, execution_id: str, program: Program, upto: int | None
+    ) -> tuple[State, int]:
+        kept = await self._store.log.snapshot(execution_id)
+        if kept is None or (upto is not None and kept[0] > upto):
+            return State(program=program), 0
+        seq, data = kept
+        state = load_snapshot(program, data)
+        return (State(program=program), 0) if state is None else (state, seq)
+
+    async def _follow(self, state: State, execution_id: str, upto: int | None) -> State:
+        while True:
+            page = await self._store.log.read(execution_id, state.seq, _PAGE)
+            for item in page:
+                if upto is not None and item.seq > upto:
+                    return state
+                fold(state, item)
+            if len(page) < _PAGE:
+                return state
+
+    def put(self, entry: Entry) -> Entry:
+        """Keep an entry."""
+        kept = self._kept
+        kept[entry.state.execution_id] = entry
+        if len(kept) > self._most:
+            kept.popitem(last=False)
+        return entry
+
+    def retire(self, execution_id: str) -> None:
+        """Let a run that has ended be the first to go."""
+        if execution_id in self._kept:
+            self._kept.move_to_end(execution_id, last=False)
+
+    def drop(self, execution_id: str) -> None:
+        """Forget a state that may differ from the log."""
+        self._kept.pop(execution_id, None)
+
+
+def begun(program: Program) -> Entry:
+    """A run that has no event yet."""
+    return Entry(state=State(program=program))

@@ -1,0 +1,1 @@
+"""The catalog: documents are checked, kept under their path, compared, tested and put away."""

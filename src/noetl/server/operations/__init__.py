@@ -1,0 +1,1 @@
+"""What operators rely on: schedules, imports, publications, upkeep, figures."""

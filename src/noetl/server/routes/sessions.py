@@ -1,0 +1,160 @@
+"""Signing in and out, and who a caller is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from starlette.responses import Response
+
+from noetl.api.identity import (
+    Allowed,
+    Login,
+    PlaybookAccess,
+    SessionPage,
+    SessionRevoked,
+    SessionToken,
+    SignedIn,
+    Validated,
+    WhoAmI,
+)
+from noetl.server.access.entry import caller_of
+from noetl.server.access.permissions import ANYBODY
+from noetl.server.auditing.audit import audited
+from noetl.server.routes.declared import Declared
+from noetl.server.routes.exchange import json, read, route
+from noetl.server.routes.tokens import GONE, OF_ACCOUNT, SELF, UNKEPT
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.routing import Route
+
+    from noetl.server.plane import Plane
+
+GATEWAY: Final = "auth:session"
+
+
+def routes(plane: Plane) -> list[Route]:
+    """Every route of this file."""
+    end = Declared(
+        about="End a session.", body=SessionToken, answer=SessionRevoked, audit="auth.logout"
+    )
+    return [
+        route(
+            plane,
+            "POST",
+            "/api/auth/login",
+            _login,
+            GATEWAY,
+            Declared(
+                about="Begin a session, by a password or by an identity that was checked.",
+                body=Login,
+                answer=SignedIn,
+                audit="auth.login",
+                codes=("bad_credentials", "rate_limited", "in_use"),
+            ),
+        ),
+        route(plane, "POST", "/api/auth/session/revoke", _end, GATEWAY, end),
+        route(plane, "POST", "/api/auth/logout", _end, GATEWAY, end),
+        route(
+            plane,
+            "POST",
+            "/api/auth/session/validate",
+            _validate,
+            GATEWAY,
+            Declared(
+                about="Tell whether a session lasts, and whose it is.",
+                body=SessionToken,
+                answer=Validated,
+            ),
+        ),
+        route(
+            plane,
+            "POST",
+            "/api/auth/check-playbook-access",
+            _check,
+            GATEWAY,
+            Declared(
+                about="Tell whether a session opens a playbook.",
+                body=PlaybookAccess,
+                answer=Allowed,
+            ),
+        ),
+        route(
+            plane,
+            "GET",
+            "/api/auth/whoami",
+            _who,
+            ANYBODY,
+            Declared(about="Tell the caller who it is, and what it may do.", answer=WhoAmI),
+        ),
+        route(
+            plane,
+            "GET",
+            "/api/auth/sessions",
+            _list,
+            SELF,
+            Declared(
+                about="List one's own sessions, or those of another account.",
+                answer=SessionPage,
+                query=(OF_ACCOUNT,),
+                codes=("not_found",),
+            ),
+        ),
+        route(
+            plane,
+            "DELETE",
+            "/api/auth/sessions/{session_id}",
+            _revoke,
+            SELF,
+            Declared(
+                about="End a session by its id.",
+                status=GONE,
+                audit="auth.session.revoked",
+                codes=("not_found",),
+            ),
+        ),
+    ]
+
+
+async def _login(plane: Plane, request: Request) -> Response:
+    body = await read(request, Login)
+    if body.identity is not None:
+        audited(request, f"{body.identity.issuer}|{body.identity.subject}", tenant=body.tenant)
+    made = await plane.desk.sign_in.login(
+        body, lambda subject: audited(request, subject, tenant=body.tenant)
+    )
+    audited(request, made.user.subject, session_id=made.session_id, tenant=made.user.tenant)
+    return json(made, headers=UNKEPT)
+
+
+async def _end(plane: Plane, request: Request) -> Response:
+    body = await read(request, SessionToken)
+    ended = await plane.desk.sessions.end(body.session_token)
+    audited(request, ended.session_id or "", revoked=ended.revoked)
+    return json(ended)
+
+
+async def _validate(plane: Plane, request: Request) -> Response:
+    body = await read(request, SessionToken)
+    return json(await plane.desk.sessions.validate(body.session_token))
+
+
+async def _check(plane: Plane, request: Request) -> Response:
+    return json(await plane.desk.sessions.allowed(await read(request, PlaybookAccess)))
+
+
+async def _who(plane: Plane, request: Request) -> Response:
+    return json(await plane.desk.accounts.who(caller_of(request)))
+
+
+async def _list(plane: Plane, request: Request) -> Response:
+    account_id = request.query_params.get("account_id")
+    return json(await plane.desk.sessions.page(caller_of(request), account_id))
+
+
+async def _revoke(plane: Plane, request: Request) -> Response:
+    session_id = request.path_params["session_id"]
+    audited(request, session_id)
+    gone = await plane.desk.sessions.revoke(caller_of(request), session_id)
+    audited(request, gone.session_id, of=gone.account)
+    return Response(status_code=GONE)

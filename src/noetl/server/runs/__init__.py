@@ -1,0 +1,1 @@
+"""Starting, steering and repeating runs."""

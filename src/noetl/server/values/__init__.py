@@ -1,0 +1,1 @@
+"""Values that lie apart: results, manifests, deposits and variables."""

@@ -1,0 +1,1 @@
+"""Random requests against every operation of the API document."""
