@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 QUICK = ("parse", "render", "startup", "chain", "fanout", "runs", "latency")
-MORE = ("chain_http", "dispatch", "ingest", "footprint", "scale_log", "scale_loop")
+MORE = ("chain_http", "dispatch", "ingest", "footprint", "scale_log", "scale_loop", "scale_history")
 ALL = (*QUICK, *MORE, "engine", "python_step", "local_run", "template_engines")
-LONG = frozenset({"footprint", "scale_loop"})
+LONG = frozenset({"footprint", "scale_loop", "scale_history"})
 """Scenarios that can measure at greater length."""
 REPEAT = 5
 QUICK_REPEAT = 3

@@ -10,6 +10,7 @@ from bench import playbooks
 from bench.limits import at_least
 from bench.scenario import counted, made, on_stack
 from noetl.api.executions import Execute
+from noetl.server.access.quota import RATE
 
 if TYPE_CHECKING:
     from bench.stack import Stack
@@ -37,6 +38,7 @@ async def _measure(stack: Stack, repeat: int) -> list[dict[str, Any]]:
         ids, taken = await _burst(stack, runs)
         results = await asyncio.gather(*map(stack.result, ids))
         correct = correct and len(set(ids)) == runs and results == [STEPS - 1] * runs
+        await asyncio.sleep(max(0.0, runs / RATE - taken))  # the next begins with a whole burst
         return runs / taken
 
     await sample(CLIENTS * 4)
