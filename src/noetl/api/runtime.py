@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from noetl.api.commands import Held  # noqa: TC001 - msgspec reads the types of the fields
+
+MOST_SLOTS: Final = 1_000_000
+"""Slots that a process may say to have."""
+Slots = Annotated[int, msgspec.Meta(ge=0, le=MOST_SLOTS)]
 
 
 class WorkerEntry(
@@ -16,7 +20,7 @@ class WorkerEntry(
 
     name: str
     labels: dict[str, str] = {}
-    capacity: int = 0
+    capacity: Slots = 0
     component_type: str = "worker_pool"
     kind: str | None = None
     """Another word for `component_type`."""
@@ -46,7 +50,7 @@ class PoolHeartbeat(
     """A worker is alive; the beat extends every lease that it names."""
 
     name: str
-    free_slots: int | None = None
+    free_slots: Slots | None = None
     commands: tuple[Held, ...] = ()
     kind: str = "worker_pool"
     component_type: str | None = None

@@ -51,10 +51,10 @@ def test_a_group_needs_the_name_of_what_to_do(noetl):
 
 
 def test_workers_are_listed(remote):
-    (worker,) = json.loads(remote("workers", "list", "-o", "json").out)["items"]
+    (worker,) = json.loads(remote("workers", "list", "--pool", "gpu", "-o", "json").out)["items"]
 
     assert (worker["name"], worker["pool"], worker["capacity"]) == ("w-1", "gpu", 4)
-    assert remote("workers", "list", "-o", "name").out == "worker/w-1\n"
+    assert remote("workers", "list", "--pool", "gpu", "-o", "name").out == "worker/w-1\n"
     assert remote("workers", "list", "--pool", "gpu").out.splitlines()[1].split()[:4] == [
         "w-1", "gpu", "ready", "4",
     ]  # fmt: skip

@@ -158,3 +158,12 @@ async def test_a_run_has_one_shard() -> None:
                       "execution_id=1&shard_count=1025"):  # fmt: skip
             answer = await call("GET", f"/api/runtime/shard-info?{query}")
             assert (answer.status, msgspec.json.decode(answer.body)["code"]) == (400, "bad_query")
+
+
+@virtually
+async def test_slots_have_a_measure() -> None:
+    async with rig() as r:
+        for entry in (WorkerEntry(name="w", capacity=1 << 40), WorkerEntry(name="w", capacity=-1)):
+            with pytest.raises(Refused) as refused:
+                await r.client.register_worker(entry)
+            assert (refused.value.problem.status, refused.value.code) == (422, "validation_failed")
