@@ -1,8 +1,3 @@
-import pytest
-
-from noetl.store.memory.store import MemoryStore
-from noetl.store.postgres.database import Database
-from noetl.store.postgres.store import PostgresStore
 from tests.conformance.identity_suite import (
     AccountsSuite,
     RightsSuite,
@@ -15,26 +10,6 @@ from tests.conformance.identity_suite import (
 EMPTY = """
 delete from noetl.account; delete from noetl.role; delete from noetl.sign_in;
 delete from noetl.tenant where tenant_id <> 'default'"""
-
-
-@pytest.fixture(scope="module")
-def shared_url(postgres_server):
-    """One database for all tests here: making one costs more than any of them."""
-    name = postgres_server.make()
-    yield postgres_server.url_of(name)
-    postgres_server.drop(name)
-
-
-@pytest.fixture(params=["memory", "postgres"])
-async def store(request):
-    if request.param == "memory":
-        yield MemoryStore()
-        return
-    database = await Database.open(request.getfixturevalue("shared_url"))
-    await database.execute(EMPTY)
-    store = PostgresStore(database)
-    yield store
-    await store.close()
 
 
 class TestTenants(TenantsSuite):

@@ -1,6 +1,3 @@
-import pytest
-
-from noetl.store.memory.store import MemoryStore
 from noetl.store.postgres.database import Database
 from noetl.store.postgres.store import PostgresStore
 from noetl.store.reading import Circuit
@@ -13,26 +10,6 @@ CIRCUITS = """
 insert into noetl.circuit (tenant_id, path, state) values
     ('default', 'a/b.tsdb', '{"state": "open"}'), ('default', 'a/b', '{"state": "closed"}'),
     ('default', 'a/bc', '{}'), ('other', 'a/b', '{}')"""
-
-
-@pytest.fixture(scope="module")
-def shared_url(postgres_server):
-    """One database for all tests here: making one costs more than any of them."""
-    name = postgres_server.make()
-    yield postgres_server.url_of(name)
-    postgres_server.drop(name)
-
-
-@pytest.fixture(params=["memory", "postgres"])
-async def store(request):
-    if request.param == "memory":
-        yield MemoryStore()
-        return
-    database = await Database.open(request.getfixturevalue("shared_url"))
-    await database.execute(EMPTY)
-    store = PostgresStore(database)
-    yield store
-    await store.close()
 
 
 class TestReading(ReadingSuite):

@@ -74,16 +74,21 @@ def folder(tmp_path):
     return tmp_path
 
 
+def lay(path):
+    """A new pipe at this place: whoever still reads the one before is not a reader of it."""
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    path.chmod(0o666)
+    return path
+
+
 @pytest.fixture
 def pipe(tmp_path_factory):
     # Children have a user of their own: the pipe lies where everybody may open it.
     place = tmp_path_factory.mktemp("pipes")
     for parent in (place, *place.parents[:-2]):
         parent.chmod(parent.stat().st_mode | 0o055)
-    path = place / "pipe"
-    os.mkfifo(path)
-    path.chmod(0o666)
-    return path
+    return lay(place / "pipe")
 
 
 def begin(folder, *words):
@@ -165,6 +170,7 @@ def test_a_killed_run_goes_on_where_it_was_and_repeats_nothing(folder, pipe):
     assert types_of(log).count("step.exit") == 1
     with log.open("a") as file:
         file.write('{"torn":')
+    lay(pipe)  # the killed run's child may not have ended yet
 
     with (
         begin(folder, "--resume", "log.jsonl", "-o", "json", "-q") as process,

@@ -24,6 +24,26 @@ from tests.security.people import INNER, ask, code, person, register, started
 from tests.unit.server.rig import rig, virtually
 
 SHUT = {"is_open": False, "internal_tokens": (INNER,)}
+UNKEPT = {
+    # The run's own log tells of it.
+    "/api/execute", "/api/run/playbook", "/api/execute/batch", "/api/events", "/api/events/batch",
+    "/api/commands/claim", "/api/commands/heartbeat", "/api/commands/release",
+    "/api/commands/{event_id}/claim", "/api/commands/{event_id}/heartbeat",
+    "/api/commands/{event_id}/release", "/api/callbacks/{key}",
+    "/api/internal/container-callback/{execution_id}/{step:path}",
+    # Nothing that a person answers for is changed.
+    "/api/catalog/resource", "/api/catalog/list", "/api/catalog/validate",
+    "/api/playbook-tests/{path:path}/run", "/api/auth/session/validate",
+    "/api/auth/check-playbook-access",
+    # What processes do all the time.
+    "/api/logs/batch", "/api/result/{execution_id}", "/api/internal/objects/{key:path}",
+    "/api/internal/requests/{request_id}/result", "/api/worker/pool/register",
+    "/api/runtime/register", "/api/worker/pool/heartbeat", "/api/runtime/heartbeat",
+    "/api/worker/pool/deregister", "/api/runtime/deregister", "/api/internal/outbox/claim",
+    "/api/internal/outbox/mark-published", "/api/internal/outbox/mark-failed",
+    "/api/internal/events/project", "/api/internal/projection/advance",
+}  # fmt: skip
+"""Writes without an audit row; any other must have one."""
 
 
 async def rows(r, admin: str, query: str = "") -> list[tuple[str, str, str, str]]:
@@ -242,3 +262,14 @@ async def test_the_database_itself_refuses_to_change_a_row(database):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await database.execute(statement)
     assert len(await store.read()) == 1
+
+
+@virtually
+async def test_every_write_is_kept_or_named_here() -> None:
+    async with rig(**SHUT) as r:
+        unkept = {
+            route.path
+            for route in r.server.asgi.routes
+            if "GET" not in route.methods and route.declared.audit is None
+        }
+        assert unkept == UNKEPT

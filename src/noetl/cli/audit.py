@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noetl.cli.command import Group, Spec
+from noetl.cli.command import Group, remote_spec
 from noetl.cli.failures import CommandFailed
 from noetl.cli.paging import Everything, Limit
 
@@ -93,9 +93,7 @@ def _row(item: dict[str, Any]) -> "tuple[Cell, ...]":
     return str(item["seq"]), At(item["at"]), *facts, item["resource"]
 
 
-def _spec(run: Any, *examples: str) -> Spec:  # noqa: ANN401 - the function of a command
-    return Spec(run=run, outputs=_OUTPUTS, examples=examples, takes="nothing", is_remote=True)
-
+_spec = remote_spec
 
 COMMAND = Group(
     about="Show what was done and refused, by whom, and whether what is kept of it is whole.",

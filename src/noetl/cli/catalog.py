@@ -1,10 +1,11 @@
 """`noetl catalog`: the documents of a server."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noetl.cli.command import Group, Spec
+from noetl.cli.command import Group, remote_spec
 from noetl.cli.exporting import EXPORT
 from noetl.cli.paging import Everything, Limit
 from noetl.cli.shelving import ARCHIVE, DELETE, PROMOTE, RESTORE
@@ -150,9 +151,7 @@ def _version(item: dict[str, Any]) -> "tuple[Cell, ...]":
     return "*" * item["active"], str(item["version"]), state, *made, item["message"]
 
 
-def _spec(run: Any, *examples: str) -> Spec:  # noqa: ANN401 - the function of a command
-    return Spec(run=run, outputs=_OUTPUTS, examples=examples, takes="playbooks", is_remote=True)
-
+_spec = partial(remote_spec, takes="playbooks")
 
 COMMAND = Group(
     about="List, show, promote, put away and export documents: named by PATH or PATH@VERSION.",

@@ -93,6 +93,28 @@ class Spec:
         return (self.run.__doc__ or "").partition("\n")[0]
 
 
+EVERY: Final = ("table", "json", "yaml", "jsonl", "name")
+"""The formats of a command that shows things of a server."""
+
+
+def remote_spec(
+    run: Callable[..., None],
+    *examples: str,
+    takes: str = "nothing",
+    outputs: tuple[str, ...] = EVERY,
+    is_mutating: bool = False,
+) -> Spec:
+    """What a command declares that talks to a server."""
+    return Spec(
+        run=run,
+        outputs=outputs,
+        examples=examples,
+        takes=takes,
+        is_remote=True,
+        is_mutating=is_mutating,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
     """What a module declares whose command has commands of its own."""

@@ -1,10 +1,11 @@
 """`noetl executions why`, `replay` and `diff`: what a run waits for, was, and did otherwise."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noetl.cli.command import Spec
+from noetl.cli.command import remote_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,9 +107,7 @@ def diff(
         raise CommandFailed("runs_differ", "the runs differ", details={"first": first})
 
 
-def _spec(run: Any, *examples: str) -> Spec:  # noqa: ANN401 - the function of a command
-    return Spec(run=run, outputs=_OUTPUTS, examples=examples, takes="executions", is_remote=True)
-
+_spec = partial(remote_spec, takes="executions")
 
 WHY = _spec(why, "noetl executions why @latest", "noetl executions why @latest -o json")
 REPLAY = _spec(

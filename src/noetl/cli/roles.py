@@ -1,10 +1,11 @@
 """`noetl roles`: what accounts may do, and on which paths."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noetl.cli.command import Group, Spec
+from noetl.cli.command import Group, remote_spec
 from noetl.cli.failures import CommandFailed
 from noetl.cli.text import nearest
 
@@ -162,16 +163,7 @@ def _row(item: dict[str, Any]) -> tuple[str, ...]:
     return item["name"], is_built_in, grants or "-", ", ".join(item["permissions"]) or "-"
 
 
-def _spec(run: Any, *examples: str, is_mutating: bool = True) -> Spec:  # noqa: ANN401 - the function of a command
-    return Spec(
-        run=run,
-        outputs=_OUTPUTS,
-        examples=examples,
-        takes="nothing",
-        is_remote=True,
-        is_mutating=is_mutating,
-    )
-
+_spec = partial(remote_spec, is_mutating=True)
 
 COMMAND = Group(
     about="List, make and change roles: what accounts may do, and on which paths.",

@@ -1,10 +1,11 @@
 """`noetl schedules`: the time tables by which playbooks are started."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noetl.cli.command import Group, Spec
+from noetl.cli.command import Group, remote_spec
 from noetl.cli.failures import CommandFailed
 from noetl.cli.paging import Everything, Limit
 from noetl.cli.scheduling import BACKFILL, CREATE, NEXT
@@ -122,16 +123,7 @@ def _row(item: dict[str, Any]) -> "tuple[Cell, ...]":
     )  # fmt: skip
 
 
-def _spec(run: Any, *examples: str, is_mutating: bool = True) -> Spec:  # noqa: ANN401 - the function of a command
-    return Spec(
-        run=run,
-        outputs=_OUTPUTS,
-        examples=examples,
-        takes="schedules",
-        is_remote=True,
-        is_mutating=is_mutating,
-    )
-
+_spec = partial(remote_spec, takes="schedules", is_mutating=True)
 
 COMMAND = Group(
     about="List, make, pause and fire schedules: named by name or id.",

@@ -1,10 +1,11 @@
 """`noetl schedules create`, `backfill` and `next`: schedules and their times."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noetl.cli.command import Spec
+from noetl.cli.command import remote_spec
 from noetl.cli.failures import CommandFailed
 from noetl.cli.text import nearest
 from noetl.cli.wishes import InputFile, Payload, TextFiles, Texts, Values
@@ -191,16 +192,7 @@ def coming(
         out.write("".join(f"{At(at).shown(out.time or 'iso', now)}\n" for at in found["items"]))
 
 
-def _spec(run: Any, *examples: str, is_mutating: bool = True) -> Spec:  # noqa: ANN401 - the function of a command
-    return Spec(
-        run=run,
-        outputs=_OUTPUTS,
-        examples=examples,
-        takes="schedules",
-        is_remote=True,
-        is_mutating=is_mutating,
-    )
-
+_spec = partial(remote_spec, takes="schedules", is_mutating=True)
 
 CREATE = _spec(
     create,

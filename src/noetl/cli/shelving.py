@@ -1,10 +1,11 @@
 """`noetl catalog promote`, `archive`, `restore` and `delete`: what becomes of versions."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noetl.cli.command import Spec
+from noetl.cli.command import remote_spec
 from noetl.cli.failures import CommandFailed
 
 if TYPE_CHECKING:
@@ -103,16 +104,7 @@ def _row(item: dict[str, Any]) -> tuple[str, ...]:
     return item["path"], *(", ".join(map(str, part)) or "-" for part in parts)
 
 
-def _spec(run: Any, *examples: str) -> Spec:  # noqa: ANN401 - the function of a command
-    return Spec(
-        run=run,
-        outputs=_OUTPUTS,
-        examples=examples,
-        takes="playbooks",
-        is_remote=True,
-        is_mutating=True,
-    )
-
+_spec = partial(remote_spec, takes="playbooks", is_mutating=True)
 
 PROMOTE = _spec(
     promote,

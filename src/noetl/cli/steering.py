@@ -1,10 +1,11 @@
 """`noetl executions pause`, `resume`, `finalize`, `rerun` and `fork`: runs that are steered."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noetl.cli.command import Spec
+from noetl.cli.command import remote_spec
 from noetl.cli.failures import CommandFailed
 from noetl.cli.wishes import InputFile, Payload, TextFiles, Texts, Values
 
@@ -232,16 +233,7 @@ def _show_start(out: "Output", work: Any) -> None:  # noqa: ANN401 - a coroutine
     show_one(out, found, f"execution/{found['execution_id']}")
 
 
-def _spec(run: Any, *examples: str) -> Spec:  # noqa: ANN401 - the function of a command
-    return Spec(
-        run=run,
-        outputs=_OUTPUTS,
-        examples=examples,
-        takes="executions",
-        is_remote=True,
-        is_mutating=True,
-    )
-
+_spec = partial(remote_spec, takes="executions", is_mutating=True)
 
 PAUSE = _spec(
     pause,

@@ -1,10 +1,11 @@
 """`noetl token`: tokens of persons and services."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noetl.cli.command import Group, Spec
+from noetl.cli.command import Group, remote_spec
 from noetl.cli.paging import Everything, Limit
 
 if TYPE_CHECKING:
@@ -156,16 +157,7 @@ def _row(item: dict[str, Any]) -> "tuple[Cell, ...]":
     return *facts, item["pool"] or "-", *times, "revoked" if item["revoked_at"] else "active"
 
 
-def _spec(run: Any, *examples: str, outputs: tuple[str, ...] = _OUTPUTS) -> Spec:  # noqa: ANN401 - the function of a command
-    return Spec(
-        run=run,
-        outputs=outputs,
-        examples=examples,
-        takes="nothing",
-        is_remote=True,
-        is_mutating=run is not list_tokens,
-    )
-
+_spec = partial(remote_spec, is_mutating=True)
 
 COMMAND = Group(
     about="Make, list, rotate and revoke tokens; the text of one is shown once.",
@@ -180,6 +172,7 @@ COMMAND = Group(
             list_tokens,
             "noetl token list --user ada",
             "noetl token list --user ada --revoked -o json",
+            is_mutating=False,
         ),
         "rotate": _spec(
             rotate_token,

@@ -1,10 +1,11 @@
 """`noetl users`: accounts of persons and services."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noetl.cli.command import Group, Spec
+from noetl.cli.command import Group, remote_spec
 from noetl.cli.failures import CommandFailed
 from noetl.cli.paging import Everything, Limit
 from noetl.cli.people import Password
@@ -212,16 +213,7 @@ def _row(item: dict[str, Any]) -> "tuple[Cell, ...]":
     return (*facts, At(item["created_at"]), item["email"] or "-")
 
 
-def _spec(run: Any, *examples: str, is_mutating: bool = True) -> Spec:  # noqa: ANN401 - the function of a command
-    return Spec(
-        run=run,
-        outputs=_OUTPUTS,
-        examples=examples,
-        takes="nothing",
-        is_remote=True,
-        is_mutating=is_mutating,
-    )
-
+_spec = partial(remote_spec, is_mutating=True)
 
 COMMAND = Group(
     about="List, make and change accounts of persons and services: named by name or id.",

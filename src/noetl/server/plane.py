@@ -38,7 +38,6 @@ from noetl.server.operations.schedules import Timetables
 from noetl.server.operations.stats import Stats
 from noetl.server.operations.upkeep import Retention
 from noetl.server.reading.bulk import Bulks
-from noetl.server.reading.changes import Changes
 from noetl.server.reading.detail import Details
 from noetl.server.reading.feed import Feed
 from noetl.server.reading.graph import Graphs
@@ -54,6 +53,7 @@ from noetl.server.runs.batch import Batches
 from noetl.server.runs.control import Controls
 from noetl.server.runs.execute import Runs
 from noetl.server.runs.starts import Starts
+from noetl.server.signals import Signals
 from noetl.server.values.deposits import Deposits
 from noetl.server.values.inventory import Inventory
 from noetl.server.values.stored import Values
@@ -73,7 +73,7 @@ class Plane:
     parts: ServerParts
     access: Access
     metrics: ServerMetrics
-    signals: Changes
+    signals: Signals
     programs: Programs
     cache: Cache
     large: Large
@@ -126,7 +126,7 @@ class Plane:
 def wire(parts: ServerParts) -> Plane:
     """Make the parts that follow from the given ones."""
     store, clock, ids = parts.store, parts.clock, parts.ids
-    signals = Changes()
+    signals = Signals()
     programs = Programs(store.catalog, max_attempts=parts.max_attempts)
     cache = RunCache(store, programs)
     metrics = ServerMetrics()

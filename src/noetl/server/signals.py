@@ -66,6 +66,8 @@ class Signals:
         self._followers: dict[str, dict[Follower, None]] = {}
         self._stops: OrderedDict[str, set[str]] = OrderedDict()
         self._stops_by_pool: dict[str, list[Stop]] = {}
+        self.hearer: Callable[[Iterable[Change]], None] | None = None
+        """Told of every commit, while somebody follows lists."""
 
     def committed(self, changes: Iterable[Change]) -> None:
         """Wake whoever a commit concerns."""
@@ -89,6 +91,8 @@ class Signals:
                 watcher.set()
             for follower in self._followers.get(change.execution_id, ()):
                 follower(change.events)
+        if self.hearer is not None:
+            self.hearer(changes)
 
     def wrote(self, execution_ids: Iterable[str]) -> None:
         """Wake those who follow runs whose steps have written lines."""

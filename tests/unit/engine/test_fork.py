@@ -9,11 +9,10 @@ import pytest
 from noetl.dsl.views import Reference
 from noetl.engine import events as ev
 from noetl.engine.fold import fold
-from noetl.engine.fork import BadPosition, VersionConflict, must_fit, position, snapshot_at
-from noetl.engine.program import prepare
 from noetl.engine.rows import InvalidRow, from_row, to_row
 from noetl.engine.snapshot import as_data, dump, from_data, load
 from noetl.engine.state import State
+from tests.unit.engine.forking import snapshot_at
 from tests.unit.engine.host import Host, boom, ok
 
 BODY = """
@@ -33,6 +32,10 @@ workflow:
 
 def tools(command: ev.CommandIssued) -> object:
     return ok({"key": command.command_key})
+
+
+def is_entry(item: ev.Recorded, step: str) -> bool:
+    return isinstance(item.event, ev.StepEntered) and item.event.step == step
 
 
 def forked(source: Host, seq: int, **overrides: object) -> Host:
@@ -57,32 +60,11 @@ def test_a_fork_from_the_failed_step_runs_only_what_follows_with_the_edited_valu
 
     source = Host(BODY, broken).run()
     before = [to_row(item) for item in source.log]
-    seq = position(source.log, step="failed")
+    seq = max(item.seq for item in source.log if is_entry(item, "end")) - 1
     host = forked(source, seq, ctx={"a": 40}, results={"loop": [9]}, workload={"n": 5})
     assert host.calls == ["end#1"]
     assert (host.state.terminal, host.state.ctx) == ("COMPLETED", {"a": 40, "b": 1})
     assert [to_row(item) for item in source.log] == before
-
-
-def test_a_position_is_named_in_one_way_and_exists() -> None:
-    log = Host(BODY, tools).run().log
-    assert position(log, seq=3) == 3
-    assert position(log, event_id=log[4].event_id) == 5
-    at = position(log, step="loop")
-    assert isinstance(log[at].event, ev.StepEntered)
-    for wrong in ({}, {"seq": 1, "step": "loop"}, {"seq": 0}, {"seq": 999}, {"event_id": "x"},
-                  {"step": "nowhere"}, {"step": "failed"}):  # fmt: skip
-        with pytest.raises(BadPosition):
-            position(log, **wrong)
-
-
-def test_a_version_without_the_steps_that_are_done_is_refused() -> None:
-    source = Host(BODY, tools).run()
-    snapshot = snapshot_at(source.state.program, source.log, len(source.log))
-    other = Host("workflow:\n  - {step: start}\n")
-    must_fit(snapshot, source.state.program)
-    with pytest.raises(VersionConflict, match="loop, end"):
-        must_fit(snapshot, prepare(other.playbook))
 
 
 def test_a_snapshot_is_the_state_at_every_position() -> None:

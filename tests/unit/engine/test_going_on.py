@@ -7,8 +7,8 @@ import json
 import pytest
 
 from noetl.engine import events as ev
-from noetl.engine.fork import snapshot_at
 from noetl.engine.moments import between_ms
+from tests.unit.engine.forking import snapshot_at
 from tests.unit.engine.host import Host, boom, ok
 
 LIMITED = """

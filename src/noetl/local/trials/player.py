@@ -42,12 +42,14 @@ class TrialPlayer:
     async def play(self, asked: Play) -> Sequence[CaseResult]:
         """What each case came to, in their order; one that did not end in time has failed."""
         found: dict[tuple[str, str], CaseResult] = {}
-        with contextlib.suppress(TimeoutError):
+        missing = "the process of the cases has ended before this one"
+        try:
             async with asyncio.timeout(self._limit_s), self._slots, self._child(asked) as lines:
                 async for line in lines:
                     result = _results.decode(line)
                     found[result.suite, result.name] = result
-        missing = f"the case did not end within {self._limit_s:g} s of all cases"
+        except TimeoutError:
+            missing = f"the case did not end within {self._limit_s:g} s of all cases"
         return [
             found.get((script.path, name))
             or CaseResult(name=name, ok=False, suite=script.path, diff=(missing,))

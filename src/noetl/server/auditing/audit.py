@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -118,9 +117,12 @@ class Audits:
                 await sleep_until(self._wake, self._rest())
         finally:
             self._is_running = False
-            with suppress(TimeoutError):
+            try:
                 async with asyncio.timeout(END_S):
                     await self._flush(is_last=True)
+            except TimeoutError:
+                left = {"entries": len(self._waiting)}
+                _log.error("the audit was not written in time", extra=left)
 
     async def settle(self) -> None:
         """Write what is held back, so that a reader misses nothing that this server knows."""
@@ -148,11 +150,17 @@ class Audits:
                     raise
                 await asyncio.sleep(AGAIN_S)
                 await self._store.append(entries)
+        except asyncio.CancelledError:
+            self._lost(entries)
+            raise
         except Exception:  # noqa: BLE001 - an answer does not fail because its note was not kept
-            self._metrics.audit_writes.inc("failed", by=len(entries))
-            _log.exception("the audit was not written", extra={"entries": len(entries)})
+            self._lost(entries)
         else:
             self._metrics.audit_writes.inc("ok", by=len(entries))
+
+    def _lost(self, entries: list[AuditEntry]) -> None:
+        self._metrics.audit_writes.inc("failed", by=len(entries))
+        _log.exception("the audit was not written", extra={"entries": len(entries)})
 
     def _rest(self) -> float:
         if not self._refusals:

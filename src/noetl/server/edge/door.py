@@ -24,6 +24,8 @@ LATE: Final = "noetl.late"
 """Set in the scope of a request that takes too long."""
 BODY: Final = "noetl.body"
 """The whole body of a request, when it had come before the request was begun."""
+REQUEST_S: Final = 60.0
+"""How long a request may take."""
 REPLY: Final = "noetl.reply"
 """Writes a whole answer at once: status, headers, body; false when it cannot now."""
 

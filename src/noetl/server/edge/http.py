@@ -24,7 +24,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 from noetl.errors import NoetlError
-from noetl.server.edge.door import BODY, GONE, LATE, REPLY
+from noetl.server.edge.door import BODY, GONE, LATE, REPLY, REQUEST_S
 from noetl.server.edge.errors import HeadersTooLarge
 from noetl.server.edge.problems import MEDIA_TYPE, problem_of
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 MOST_HEAD_BYTES: Final = 32 * 1024
 HEAD_S: Final = 10.0
 KEEP_ALIVE_S: Final = 75
-REQUEST_S: Final = 60.0
 LOOK_TICKS: Final = 50
 """Ten ticks are a second."""
 MOST_HELD_BYTES: Final = 64 * 1024

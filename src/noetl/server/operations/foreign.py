@@ -35,19 +35,15 @@ _RUN: Final = "playbook"
 class RunCache(Cache):
     """States of runs; one that was imported is read and never kept, so that nobody drives it."""
 
-    async def get(self, execution_id: str) -> Entry:
-        """The entry for whoever writes to the run."""
-        found = self.peek(execution_id)
-        if found is not None:
-            return found
-        entry = await self.read(execution_id)
+    def put(self, entry: Entry) -> Entry:
+        """Keep the entry of a run that is driven here."""
         if entry.row is not None and entry.row.kind == IMPORTED:
             raise Conflict(
-                f"execution {execution_id} was imported",
+                f"execution {entry.row.execution_id} was imported",
                 code="not_running",
                 hint="it is driven where it was started",
             )
-        return self.put(entry)
+        return super().put(entry)
 
     async def read(self, execution_id: str, upto: int | None = None) -> Entry:
         """The state from the store alone; with `upto`, as it was at that `seq`."""

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from noetl.server.fleet.workers import Workers
     from noetl.server.parts import ServerParts
-    from noetl.server.reading.changes import Changes
     from noetl.server.reading.stream import Streams
     from noetl.server.reading.told import Follower
+    from noetl.server.signals import Signals
     from noetl.server.vitals import Vitals
     from noetl.store.base import Change, ExecutionRow
 
@@ -61,7 +61,7 @@ class Feed:
     """Everybody who follows lists on this server."""
 
     def __init__(
-        self, parts: ServerParts, streams: Streams, signals: Changes, workers: Workers
+        self, parts: ServerParts, streams: Streams, signals: Signals, workers: Workers
     ) -> None:
         self.clock = parts.clock
         self.ids = parts.ids

@@ -20,7 +20,7 @@ from noetl.ids import random_key
 from noetl.server.access.entry import admit
 from noetl.server.access.permissions import ANYBODY, PERMISSIONS, PUBLIC
 from noetl.server.edge.bodies import CODINGS, Unpacking, must_be_plain, not_json
-from noetl.server.edge.door import BODY, LATE
+from noetl.server.edge.door import BODY, LATE, REQUEST_S
 from noetl.server.edge.errors import BadMediaType, RequestTimeout, TooLarge, Unacceptable
 from noetl.server.edge.moments import moment_of
 from noetl.server.edge.problems import answer_of, header, named
@@ -40,7 +40,6 @@ MOST_BYTES: Final = 2 * 1024 * 1024
 MOST_REPORT_BYTES: Final = 8 * 1024 * 1024
 MOST_BATCH_BYTES: Final = 16 * 1024 * 1024
 MOST_RESULT_BYTES: Final = 64 * 1024 * 1024
-REQUEST_S: Final = 60.0
 IDLE_BODY_S: Final = 10.0
 JSON: Final = "application/json"
 

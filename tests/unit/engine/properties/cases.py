@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from noetl.engine import events as ev
 from noetl.engine.fold import fold
-from noetl.engine.fork import snapshot_at
 from noetl.engine.snapshot import dump, load
 from noetl.engine.state import State
+from tests.unit.engine.forking import snapshot_at
 from tests.unit.engine.host import Host
 from tests.unit.engine.properties.checks import check_all, summary
 from tests.unit.engine.properties.generate import playbook
