@@ -48,6 +48,7 @@ def drive(state: State, resolved: Mapping[str, Any], key: str) -> list[Event]:
                         delay_ms=park.delay_ms,
                         checkpoint=park.checkpoint,
                         task=park.task,
+                        error=park.error,
                     )
                 ]
             case Done() as done:

@@ -461,6 +461,8 @@ class CommandParked(Event, frozen=True, tag="command.parked"):
     callback_key: str | None = None
     """Minted by the host when the reason is `callback`: whoever has it may answer."""
     deadline: str | None = None
+    error: Error | None = None
+    """Why a task is tried again."""
 
 
 class CommandResumed(Event, frozen=True, tag="command.resumed"):

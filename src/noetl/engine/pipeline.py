@@ -23,7 +23,7 @@ from noetl.engine.config import Unrendered, config_of, keychain_names, map_of, t
 from noetl.engine.events import Error
 from noetl.engine.once import Once
 from noetl.engine.progress import Progress
-from noetl.engine.rules import completed, failed, refused, ruling, terms_of
+from noetl.engine.rules import completed, failed, refused, ruling, terms_of, told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,6 +62,8 @@ class Park:
     delay_ms: int
     checkpoint: dict[str, Any]
     task: str
+    error: Error | None = None
+    """Why the task is tried again; none when its outcome was good and a rule refused it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,7 +321,12 @@ class Pipeline:
         least_s = least if isinstance(least, (int, float)) else 0.0
         delay_ms = terms.delay_ms(tries, seed=self._seed, least_s=least_s)
         if delay_ms:
-            self._park = Park(delay_ms=delay_ms, checkpoint=self.checkpoint(), task=task.name)
+            self._park = Park(
+                delay_ms=delay_ms,
+                checkpoint=self.checkpoint(),
+                task=task.name,
+                error=told(outcome.error),
+            )
 
     def _target(self, task: Task, action: Action) -> int:
         if action.to in self._tasks:

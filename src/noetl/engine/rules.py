@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -11,6 +11,7 @@ from noetl.dsl.tasks.errors import RETRYABLE_KINDS
 from noetl.dsl.tasks.task import Action
 from noetl.dsl.template import compile_condition, is_true, render
 from noetl.engine.config import Unrendered, named
+from noetl.engine.events import Error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from noetl.dsl.scope import Scope
     from noetl.dsl.tasks.task import Retry, Rule, Task, TaskPolicy, TaskSpec
     from noetl.dsl.views import Outcome
+
+MOST_TOLD: Final = 500
+"""Characters that are kept of the message of an error that is tried again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +89,14 @@ def refused(outcome: Outcome, code: str, message: str) -> dict[str, Any]:
     if outcome.error is not None:
         return dict(outcome.error)
     return {"kind": "policy", "code": code, "message": message}
+
+
+def told(error: Mapping[str, Any] | None) -> Error | None:
+    """What is kept of the error of a task that is tried again: its name and its first words."""
+    if error is None:
+        return None
+    message = str(error["message"])[:MOST_TOLD]
+    return Error(kind=error["kind"], code=error["code"], message=message)
 
 
 def failed(outcome: Outcome, found: Ruling, scope: Scope) -> dict[str, Any]:

@@ -132,4 +132,5 @@ def _command(item: dict[str, Any]) -> Command:
     report = item["report"]
     if report is not None:
         item["report"] = msgspec.convert(report, _REPORTS[report["event_type"]])
+    item["error"] = _error(item.get("error"))
     return Command(**item)

@@ -37,6 +37,8 @@ class Command:
     delay_ms: int | None = None
     request: dict[str, Any] | None = None
     callback_key: str | None = None
+    error: Error | None = None
+    """Why it is tried again, while it waits for that."""
     awaited: dict[str, Any] | None = None
     awaited_ref: Reference | None = None
     children: dict[str, dict[str, Any] | None] = field(default_factory=dict)

@@ -71,7 +71,7 @@ def _of(state: State, command: Command) -> list[dict[str, Any]]:
         held = {"worker_id": command.worker_id, "lease_until": command.lease_until}
         return [{"code": "running", **told, **held}]
     timers = [
-        {"code": timer.kind, **told, "due_at": timer.due_at}
+        {"code": timer.kind, **told, "due_at": timer.due_at, "error": command.error}
         for timer in state.timers.values()
         if timer.target == command.key and timer.kind in {"retry", "wait"}
     ]

@@ -167,9 +167,8 @@ class Executor:
                     if len(step.tools) > 1 and tasks.has_effects(move.task.kind):
                         run.checkpoint = self._clean_checkpoint(pipeline)
                         run.is_saved = False
-                case Park(delay_ms=delay_ms, checkpoint=checkpoint, task=task):
-                    fields = {"reason": "retry", "delay_ms": delay_ms, "task": task}
-                    return await self._park(fields, checkpoint, command)
+                case Park():
+                    return await self._retried(move, command)
                 case Done():
                     return await self._done(move, step, command)
                 case Failed():
@@ -246,6 +245,14 @@ class Executor:
         most = min(step.output.inline_max_bytes, INLINE_BYTES) if step.output else INLINE_BYTES
         kept, own = await self._desk.results.kept(value, command, most)
         return End(event_type, {**payload, **kept}, size + own)
+
+    async def _retried(self, park: Park, command: Command) -> End:
+        fields: dict[str, Any] = {
+            "reason": "retry", "delay_ms": park.delay_ms, "task": park.task,
+        }  # fmt: skip
+        if park.error is not None:
+            fields["error"] = msgspec.to_builtins(park.error)
+        return await self._park(fields, park.checkpoint, command)
 
     async def _parked(
         self, parked: Parked, move: RunTask, pipeline: Pipeline, command: Command

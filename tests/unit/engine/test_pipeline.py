@@ -342,7 +342,8 @@ def test_a_retry_with_a_delay_parks_with_a_checkpoint() -> None:
         "writes": {"ctx.x": 1},
         "log": [entry("a", 1, "ok", kind="noop"), entry("b", 1, "error", "retry")],
     }
-    assert pipe.next() == Park(delay_ms=1000, checkpoint=checkpoint, task="b")
+    error = Error(kind="connection", code="CONN_REFUSED", message="refused")
+    assert pipe.next() == Park(delay_ms=1000, checkpoint=checkpoint, task="b", error=error)
     resumed = pipeline(step, checkpoint=checkpoint)
     run = resumed.next()
     assert isinstance(run, RunTask)

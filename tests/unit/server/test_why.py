@@ -143,11 +143,29 @@ async def test_waiting_retry_and_timer_name_their_time() -> None:
         reason = await only(r, run)
         assert (reason["code"], reason["step"]) == ("waiting_retry", "start")
         assert reason["due_at"] == "2026-01-01T00:00:30.000000Z"
+        assert reason["detail"] == "`start` is tried again at 2026-01-01T00:00:30.000000Z"
         waits = await r.start("workflow:\n  - {step: start, tool: {kind: wait, seconds: 60}}\n")
         reason = await only(r, waits)
         assert (reason["code"], reason["due_at"]) == (
             "waiting_timer", "2026-01-01T00:01:00.000000Z",
         )  # fmt: skip
+
+
+@virtually
+async def test_a_retry_says_what_failed() -> None:
+    async with rig() as r:
+        for kind, code in (("rate_limit", "rate_limited"), ("connection", "waiting_retry")):
+            run = await r.start(ONE_STEP)
+            (work,) = await r.claim()
+            error = {"kind": kind, "code": "http_429", "message": "slow down"}
+            await r.report(
+                r.event(work, "command.started"),
+                r.event(work, "command.parked", reason="retry", delay_ms=30_000, error=error),
+            )
+            reason = await only(r, run)
+            assert (reason["code"], reason["due_at"]) == (code, "2026-01-01T00:00:30.000000Z")
+            assert reason["detail"].endswith(": http_429: slow down")
+            assert reason["hint"]
 
 
 @virtually

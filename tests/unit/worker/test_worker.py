@@ -203,6 +203,7 @@ def test_a_retry_with_delay_parks_and_the_resumed_command_repeats_nothing():
     assert {name: parked.payload[name] for name in ("reason", "delay_ms", "task")} == {
         "reason": "retry", "delay_ms": 60_000, "task": "b",
     }  # fmt: skip
+    assert parked.payload["error"]["code"] == "CONN_REFUSED"
     assert (done.event_type, done.attempt) == ("call.done", 2)
     assert done.payload["result"] == {"a": {"n": 4}, "b": {"ok": True}}
     assert done.payload["ctx"] == {"seen": 4}

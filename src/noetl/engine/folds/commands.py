@@ -169,6 +169,7 @@ def _parked(state: State, recorded: Recorded, event: ev.CommandParked) -> None:
     command.delay_ms = event.delay_ms
     command.request = event.request
     command.callback_key = event.callback_key
+    command.error = event.error
     command.awaited = None
     command.awaited_ref = None
     command.worker_id = None
@@ -194,6 +195,7 @@ def _unparked(state: State, recorded: Recorded, event: ev.CommandResumed) -> Non
     command.delay_ms = None
     command.request = None
     command.callback_key = None
+    command.error = None
     command.children = {}
     if command.pool is None:
         state.push("drive", event.command_key)

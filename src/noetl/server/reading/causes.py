@@ -11,11 +11,13 @@ from noetl.store.ranked import age
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from noetl.engine.events import Error
     from noetl.server.fleet.workers import Worker
     from noetl.store.base import CommandRow, ExecutionRow
     from noetl.store.reading import Circuit
 
 _CONTAINER: Final = "container"
+_RATE_LIMIT: Final = "rate_limit"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -147,11 +149,18 @@ class Causes:
         return self._made("running_on_worker", item, since, detail, hint, **about)
 
     def _timed(self, item: dict[str, Any]) -> Reason:
-        row, issued = self._facts.commands[item["command_id"]]
-        del row
+        _, issued = self._facts.commands[item["command_id"]]
         due = item["due_at"]
         if item["code"] == "retry":
-            detail = f"`{item['step']}` is tried again at {due}"
+            error: Error | None = item.get("error")
+            failed = f": {error.code}: {error.message}" if error is not None else ""
+            detail = f"`{item['step']}` is tried again at {due}{failed}"
+            if error is not None and error.kind == _RATE_LIMIT:
+                hint = (
+                    f"wait, or lower `max_in_flight` of `{item['step']}`: "
+                    f"its peer takes fewer requests than it is sent"
+                )
+                return self._made("rate_limited", item, issued, detail, hint, due_at=due)
             hint = f"noetl executions events {self._run} --step {item['step']} shows what failed"
             return self._made("waiting_retry", item, issued, detail, hint, due_at=due)
         detail = f"`{item['step']}` waits until {due}"
