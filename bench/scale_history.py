@@ -17,6 +17,7 @@ from bench.limits import at_most
 from bench.processes import rss_mib
 from bench.sampling import percentile
 from bench.scenario import made, on_stack
+from bench.stack import embedded
 from noetl.api.executions import Execute
 from noetl.clock import SystemClock, rfc3339
 
@@ -49,22 +50,23 @@ select (select parent_execution_id from noetl.execution where path = 'storm/item
 
 
 def records(repeat: int, *, is_long: bool = False) -> list[dict[str, Any]]:
-    """Milliseconds of each request, and of a start before and after."""
+    """Milliseconds of each request, and of a start beside that on an empty stack."""
     return on_stack(lambda stack: _measure(stack, repeat, LONG_STEPS if is_long else STEPS))
 
 
 async def _measure(stack: Stack, repeat: int, steps: int) -> list[dict[str, Any]]:
     await stack.register(playbooks.chain(PATH, 1))
-    before = await _starts(stack)
     made_by = await history.seed(stack, RUNS, steps)
     params = {"runs": made_by.runs, "events": made_by.events, "steps": steps}
-    after = await _starts(stack)
+    async with embedded() as empty:
+        await empty.register(playbooks.chain(PATH, 1))
+        starts = await _starts(empty, stack)
     lists = await _lists(stack, repeat * SAMPLES)
     return [
         _of_lists(stack, params, made_by, lists),
         _of_filters(stack, params, lists),
         await _paging(stack, params),
-        _of_starts(stack, params, before, after),
+        _of_starts(stack, params, *starts),
         *await _long_log(stack, params, repeat * SAMPLES),
     ]
 
@@ -209,25 +211,32 @@ def _start() -> Execute:
     return Execute(path=PATH, execution_pool=history.NOBODY)
 
 
-async def _starts(stack: Stack) -> list[float]:
-    """Starts in line; nobody works on them, so that nothing else is measured."""
-    for _ in range(STARTS // 4):
-        await stack.client.execute(_start())
-    return [await _ms(lambda: stack.client.execute(_start())) for _ in range(STARTS)]
+async def _starts(empty: Stack, full: Stack) -> tuple[list[float], list[float]]:
+    """Starts on both in turn, so that whatever else the machine does is in both.
+
+    Nobody works on them, so that nothing else is measured.
+    """
+    found: tuple[list[float], list[float]] = ([], [])
+    for turn in range(STARTS // 4 + STARTS):
+        for stack, times in zip((empty, full), found, strict=True):
+            taken = await _ms(lambda stack=stack: stack.client.execute(_start()))
+            if turn >= STARTS // 4:  # the first ones only warm up
+                times.append(taken)
+    return found
 
 
 def _of_starts(
-    stack: Stack, params: dict[str, Any], before: list[float], after: list[float]
+    stack: Stack, params: dict[str, Any], empty: list[float], full: list[float]
 ) -> dict[str, Any]:
-    first, last = sorted(before), sorted(after)
+    first, last = sorted(empty), sorted(full)
     ratios = {
         name: round(percentile(last, part) / percentile(first, part), 3)
         for name, part in (("p50", 0.5), ("p95", 0.95))
     }
     return made(
-        stack, "scale-history-execute", after, unit="ms", params=params,
+        stack, "scale-history-execute", full, unit="ms", params=params,
         limits=[at_most("ratios.p95", MOST_GROWTH)], ratios=ratios,
-        before={"p50": round(percentile(first, 0.5), 3), "p95": round(percentile(first, 0.95), 3)},
+        empty={"p50": round(percentile(first, 0.5), 3), "p95": round(percentile(first, 0.95), 3)},
     )  # fmt: skip
 
 

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import tempfile
-from pathlib import Path
 
 import pytest
 
 from tests.reliability.ledger import Ledger
 from tests.reliability.rig import Mould, stacked
+from tests.reliability.scenario import passable
 
 pytest.register_assert_rewrite("tests.reliability.oracle")
 
 
-def _folder(prefix):
-    """A folder that PostgreSQL's own user may pass, too."""
-    made = Path(tempfile.mkdtemp(prefix=prefix))
-    made.chmod(0o711)
-    return made
-
-
 @pytest.fixture(scope="session")
 def mould():
-    folder = _folder("noetl-mould-")
+    folder = passable("noetl-mould-")
     try:
         made = Mould(folder)
         asyncio.run(made.make())
@@ -35,7 +27,7 @@ def mould():
 
 @pytest.fixture
 async def stack(mould):
-    folder = _folder("noetl-faults-")
+    folder = passable("noetl-faults-")
     try:
         async with stacked(folder, mould) as made:
             yield made
