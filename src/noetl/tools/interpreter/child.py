@@ -456,14 +456,15 @@ class Surroundings:
         self.put_back()
         self.fds = self.open_fds()
 
-    def prepare(self, more: "dict[str, str]") -> None:
-        """Give the next command its environment and fresh streams."""
+    @staticmethod
+    def prepare(more: "dict[str, str]") -> None:
+        """Give the next command its environment."""
         if more:
             os.environ.update(more)  # noqa: TID251 - the child's own, made for the user's code
-        sys.stdout, sys.stderr = _stream(1), _stream(2)
 
     def put_back(self) -> None:
-        """Undo what the last command changed."""
+        """Undo what the last command changed; the next one has fresh streams."""
+        sys.stdout, sys.stderr = _stream(1), _stream(2)
         environ = os.environ  # noqa: TID251 - the child's own, made for the user's code
         if environ != self.env:
             environ.clear()
@@ -625,6 +626,8 @@ class Child:
         self._log = Log(channel)
         self._compiled: dict[str, CodeType] = {}
         self._output_bytes = 64 * _MIB
+        self._left: list[str] = []
+        self._rss = 0
 
     def serve(self) -> NoReturn:
         """Run jobs until the parent closes the channel."""
@@ -637,14 +640,21 @@ class Child:
                 self._answer(job)
 
     def _answer(self, job: "dict[str, Any]") -> None:
+        """Run a job and tell what came of it; what it left is cleared away while nobody waits."""
+        if self._left:  # the job was sent before this was known
+            self._channel.tell(op="refuse", id=job["id"])
+            return
         _allow_cpu(job.get("cpu_s"))
         self._around.prepare(job["env"])
         body = self._body(job)
         for stream in (sys.stdout, sys.stderr):
             _flush(stream)
-        left = self._restored()
-        about = {"op": "done", "id": job["id"], "left": left, "rss": _resident_bytes()}
-        self._channel.send(json.dumps(about)[:-1].encode() + b", " + body + b"}")
+        head = b'{"op": "done", "id": %d, "rss": %d, ' % (job["id"], self._rss)
+        self._channel.send(head + body + b"}")
+        self._left = self._restored()
+        self._rss = _resident_bytes()
+        if self._left:
+            self._channel.tell(op="left", left=self._left)
 
     def _body(self, job: "dict[str, Any]") -> bytes:
         """The value or the error of a job, as a field of the answer."""

@@ -47,16 +47,28 @@ class Log(msgspec.Struct, frozen=True, tag_field="op", tag="log"):
 
 
 class Done(msgspec.Struct, frozen=True, tag_field="op", tag="done"):
-    """The command ended; what it left behind decides whether the child is used again."""
+    """The command ended."""
 
     id: int
-    left: list[str]
     rss: int
+    """What the child had in memory after the command before; 0 when there was none."""
     value: Any = None
     error: Fault | None = None
 
 
-Frame = Hello | Get | Progress | Log | Done
+class Left(msgspec.Struct, frozen=True, tag_field="op", tag="left"):
+    """What the last command has left running or open: the child is not to be used again."""
+
+    left: list[str]
+
+
+class Refuse(msgspec.Struct, frozen=True, tag_field="op", tag="refuse"):
+    """The command was not run, for what the one before has left."""
+
+    id: int
+
+
+Frame = Hello | Get | Progress | Log | Done | Left | Refuse
 _DECODER: Final = msgspec.json.Decoder(Frame)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from noetl.tools.interpreter import scratch
-from noetl.tools.interpreter.runner import CHILD, Died, Job, Runner
+from noetl.tools.interpreter.runner import CHILD, Died, Job, Runner, Unfit
 from noetl.tools.interpreter.sandbox import Sandbox, Walls, clean_environment
 
 if TYPE_CHECKING:
@@ -77,23 +77,33 @@ class Interpreters:
     async def run(self, job: Job) -> Done:
         """Run one command in a child of its domain; a failed child is ended, never reused."""
         async with self._slots:
-            key = (job.domain, job.limits, job.walls)
-            runner = await self._take(key, job)
-            self._busy[key] += 1
-            try:
-                done = await runner.run(job)
-            except Died:
-                await asyncio.shield(self._retire(runner, "died", grace_s=0))
-                raise
-            except BaseException:
-                await asyncio.shield(self._retire(runner, "cancelled"))
-                raise
-            finally:
-                self._busy[key] -= 1
-                if not self._busy[key]:
-                    del self._busy[key]
-            self._give_back(key, runner, job)
-            return done
+            while True:
+                try:
+                    return await self._run(job)
+                except Unfit:
+                    continue  # that child is gone
+
+    async def _run(self, job: Job) -> Done:
+        key = (job.domain, job.limits, job.walls)
+        runner = await self._take(key, job)
+        self._busy[key] += 1
+        try:
+            done = await runner.run(job)
+        except Unfit:
+            self._end_later(runner, "left_over")
+            raise
+        except Died:
+            await asyncio.shield(self._retire(runner, "died", grace_s=0))
+            raise
+        except BaseException:
+            await asyncio.shield(self._retire(runner, "cancelled"))
+            raise
+        finally:
+            self._busy[key] -= 1
+            if not self._busy[key]:
+                del self._busy[key]
+        self._give_back(key, runner, job)
+        return done
 
     async def warm_up(self) -> None:
         """Start the spare children and wait for them."""

@@ -77,6 +77,10 @@ class Died(Exception):
         self.message = message
 
 
+class Unfit(Exception):
+    """The child has not run the command: the one before has left something."""
+
+
 class Runner:
     """A child process; it runs one command at a time."""
 
@@ -184,9 +188,8 @@ class Runner:
             for task in self._fetching:
                 task.cancel()
         self.last_rss = done.rss
-        if self.first_rss is None:
+        if self.first_rss is None and done.rss:
             self.first_rss = done.rss
-        self.is_dirty = bool(done.left)
         return done
 
     def _watch(self) -> None:
@@ -246,6 +249,11 @@ class Runner:
         elif isinstance(frame, frames.Done):
             if self._done is not None and not self._done.done() and frame.id == self.commands:
                 self._done.set_result(frame)
+        elif isinstance(frame, frames.Left):
+            self.is_dirty = True
+        elif isinstance(frame, frames.Refuse):
+            if self._done is not None and not self._done.done() and frame.id == self.commands:
+                self._done.set_exception(Unfit())
         elif self._job is not None:
             self._hear(self._job, frame)
 
