@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ class Once(Generic[T]):
     def __init__(self, make: Callable[..., T], most: int = MOST) -> None:
         self._make = make
         self._most = most
-        self._known: dict[tuple[int, ...], tuple[tuple[object, ...], T]] = {}
+        # The first key of a plain dict that has lost many is found slowly.
+        self._known: OrderedDict[tuple[int, ...], tuple[tuple[object, ...], T]] = OrderedDict()
 
     def __call__(self, *of: object) -> T:
         """The value of these objects; beyond the limit the oldest one makes room."""
@@ -26,6 +28,6 @@ class Once(Generic[T]):
         if found is None:
             found = of, self._make(*of)
             if len(self._known) >= self._most:
-                self._known.pop(next(iter(self._known)))
+                self._known.popitem(last=False)
             self._known[key] = found
         return found[1]

@@ -6,14 +6,19 @@ the machinery stands in `meta`, a result in `result`, and the rest in `context`.
 
 from __future__ import annotations
 
-from typing import Any, Final
+import functools
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec import NODEFAULT
 
 from noetl.engine.events import KINDS, Event, Recorded
 from noetl.engine.once import Once
 from noetl.engine.upcast import upcast
 from noetl.errors import NoetlError
+
+if TYPE_CHECKING:
+    from msgspec.structs import FieldInfo
 
 TOP: Final = (
     "step", "attempt", "worker_id", "error", "duration_ms", "trace", "idempotency_key",
@@ -47,15 +52,13 @@ def to_row(recorded: Recorded) -> dict[str, Any]:
 
 def _made(recorded: Recorded) -> dict[str, Any]:
     event = recorded.event
-    fields: dict[str, Any] = msgspec.to_builtins(event)
-    name = fields.pop("event_type")
-    fields.pop("execution_id", None)
+    form = _form_of(type(event))
     row: dict[str, Any] = {
         "execution_id": recorded.execution_id,
         "seq": recorded.seq,
         "event_id": recorded.event_id,
         "prev_event_id": recorded.prev_event_id,
-        "event_type": name,
+        "event_type": form.name,
         "node_type": event.node_type,
         "status": status_of(event),
         "created_at": recorded.created_at,
@@ -64,22 +67,62 @@ def _made(recorded: Recorded) -> dict[str, Any]:
         row["parent_event_id"] = recorded.parent_event_id
     if recorded.event_time is not None:
         row["event_time"] = recorded.event_time
-    row["step"] = fields.pop("step", "playbook")
-    row["node_name"] = row["step"]
-    row["node_id"] = fields.get("command_key", row["step"])
-    fields.pop("outcome", None)
-    result = _result(fields, row["status"])
-    if result is not None:
-        row["result"] = result
-    row |= {key: fields.pop(key) for key in TOP if key in fields}
-    meta = {key: fields.pop(key) for key in META if key in fields}
+    row["step"] = row["node_name"] = row["node_id"] = getattr(event, "step", "playbook")
+    result = form.result.of(event)
+    if result:
+        row["result"] = _result(result, row["status"])
+    row |= form.top.of(event)
+    meta = form.meta.of(event)
     if meta:
         row["meta"] = meta
-    if fields:
-        row["context"] = fields
+        row["node_id"] = meta.get("command_key", row["step"])
+    context = form.context.of(event)
+    if context:
+        row["context"] = context
     return row
 
 
+class _Group:
+    """The fields of an event that go to one place of its row, without those that say nothing."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, fields: list[FieldInfo]) -> None:
+        self._fields = [
+            (field.name, field.encode_name, field.default, field.default_factory is not NODEFAULT)
+            for field in fields
+        ]
+
+    def of(self, event: Event) -> dict[str, Any]:
+        found = {}
+        for name, told, default, is_made in self._fields:
+            value = getattr(event, name)
+            if value is default or (is_made and not value):
+                continue
+            found[told] = value if type(value) in _PLAIN else msgspec.to_builtins(value)
+        return found
+
+
+class _Form:
+    """Where the fields of a kind of event stand in its row."""
+
+    __slots__ = ("context", "meta", "name", "result", "top")
+
+    def __init__(self, kind: type[Event]) -> None:
+        self.name = str(kind.__struct_config__.tag)
+        fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+        for name in ("step", "execution_id", "outcome"):
+            fields.pop(name, None)
+
+        def taken(names: tuple[str, ...]) -> _Group:
+            return _Group([fields.pop(name) for name in names if name in fields])
+
+        self.top, self.meta, self.result = taken(TOP), taken(META), taken(RESULT)
+        self.context = _Group(list(fields.values()))
+
+
+_PLAIN: Final = frozenset({str, int, float, bool, type(None)})
+_form_of: Final = functools.cache(_Form)
 _recent: Final = Once(_made, most=512)
 
 
@@ -89,18 +132,13 @@ def status_of(event: Event) -> str:
     return outcome or event.status
 
 
-def _result(fields: dict[str, Any], status: str) -> dict[str, Any] | None:
-    """`{status, context?, reference?}`, when the event has a result."""
-    has_data = "result" in fields
-    data = fields.pop("result", None)
-    reference = fields.pop("reference", None)
-    if not has_data and reference is None:
-        return None
+def _result(found: dict[str, Any], status: str) -> dict[str, Any]:
+    """`{status, context?, reference?}`."""
     made: dict[str, Any] = {"status": status}
-    if has_data:
-        made["context"] = {"data": data}
-    if reference is not None:
-        made["reference"] = reference
+    if "result" in found:
+        made["context"] = {"data": found["result"]}
+    if "reference" in found:
+        made["reference"] = found["reference"]
     return made
 
 
