@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 JOBS ?= auto
-MINUTES ?= 1
+MINUTES ?= 10
+HOURS ?= 8
 CASES ?= 100000
 SEEDS ?= 1000
 REQUESTS ?= 100000
@@ -57,8 +58,11 @@ imports: venv ## the import contracts: layers, purity, owners, cycles
 unit: venv ## the unit tests alone
 	$(PYTEST) -n $(JOBS) $(SEEDED) tests/unit
 
-test-reliability: venv ## kill every part while work runs, and count the effects (part of `make test`)
-	$(PYTEST) -n $(JOBS) $(SEEDED) tests/reliability
+test-reliability: venv ## kill, cut, stop and fill every part while work runs, and count the effects (MINUTES=n, SEED=n, NAMES=...)
+	$(BIN)/python -m tests.reliability $(NAMES) --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+soak: venv ## hours of mixed work with kills, then rest: nothing may grow (HOURS=n, SEED=n)
+	$(BIN)/python -m tests.soak --hours $(HOURS) $(if $(SEED),--seed $(SEED))
 
 test-security: venv ## the security tests, and 100,000 requests made from the API document (REQUESTS=n, SEED=n)
 	$(PYTEST) -n $(JOBS) $(SEEDED) tests/security
@@ -78,6 +82,12 @@ docs-check: venv ## fail when a generated page is stale or a link is dead
 
 bench: venv ## all benchmarks
 	$(BIN)/python -m bench all
+
+bench-compare: venv ## the same work on other engines, each in an environment of its own, in one table
+	$(BIN)/python -m bench.peers $(ARGS)
+
+profile: venv ## where the time of a step goes (NAME=chain, fanout or runs)
+	$(BIN)/python -m bench profile $(or $(NAME),chain)
 
 bench-quick: venv ## the benchmarks that take less than three minutes
 	$(BIN)/python -m bench quick
@@ -109,5 +119,5 @@ clean: ## remove everything that make made
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* build dist
 	find src tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help up down test test-reliability test-security check venv fmt lint types imports unit cover docs docs-check bench bench-quick fuzz \
+.PHONY: help up down test test-reliability soak test-security bench-compare profile check venv fmt lint types imports unit cover docs docs-check bench bench-quick fuzz \
   properties simulate sizes lock lock-check changelog clean

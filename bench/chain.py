@@ -26,20 +26,21 @@ SAMPLES = 5
 MOST_PER_STEP = 1.15
 
 
-def records(repeat: int) -> list[dict[str, Any]]:
-    """Milliseconds of a chain, against forty raw commits measured beside each run."""
+def records(repeat: int, *, size: int = STEPS) -> list[dict[str, Any]]:
+    """Milliseconds of a chain, against as many raw commits measured beside each run."""
 
     async def measure(stack: Stack) -> list[dict[str, Any]]:
-        return [await chain(stack, repeat)]
+        return [await chain(stack, repeat, size)]
 
     return on_stack(measure)
 
 
-async def chain(stack: Stack, repeat: int) -> dict[str, Any]:
+async def chain(stack: Stack, repeat: int, steps: int = STEPS) -> dict[str, Any]:
     """The record of a chain on a stack."""
-    await stack.register(playbooks.chain(PATH, STEPS))
+    await stack.register(playbooks.chain(PATH, steps))
     return await record_of(
-        stack, "chain", PATH, repeat, is_right=lambda result: result == STEPS - 1, limits=[
+        stack, "chain", PATH, repeat, steps=steps, is_right=lambda result: result == steps - 1,
+        limits=[
             at_most("ratios.raw_commits", 8.0, 20.0),
             at_most("counted.commits_per_step", MOST_PER_STEP),
             at_most("counted.round_trips_per_step", MOST_PER_STEP),
@@ -55,8 +56,9 @@ async def record_of(  # noqa: PLR0913 - what differs between chains
     *,
     is_right: Callable[[Any], bool],
     limits: list[Any],
+    steps: int = STEPS,
 ) -> dict[str, Any]:
-    """A record of a registered playbook of forty steps."""
+    """A record of a registered playbook of forty steps, or another number."""
     ids: list[str] = []
 
     async def sample() -> float:
@@ -70,26 +72,29 @@ async def record_of(  # noqa: PLR0913 - what differs between chains
 
     for _ in range(WARM_UP):
         await sample()
-    costs = await counted(stack, "step", COUNTED * STEPS, some)
+    costs = await counted(stack, "step", COUNTED * steps, some)
     samples, lines = await paired(stack, repeat * SAMPLES, sample)
-    correct = all([await _is_whole(stack, execution_id, is_right) for execution_id in ids])
-    ratios = [taken / line for taken, line in zip(samples, lines, strict=True)]
+    correct = all([await _is_whole(stack, execution_id, steps, is_right) for execution_id in ids])
+    commits = steps / LINE
+    ratios = [taken / line / commits for taken, line in zip(samples, lines, strict=True)]
     return made(
         stack, name, samples, unit="ms", correct=correct, limits=limits, counted=costs,
-        params={"steps": STEPS, "path": path},
+        params={"steps": steps, "path": path},
         ratios={
             "raw_commits": round(statistics.median(ratios), 2),
-            "raw_commits_best": round(min(samples) / min(lines), 2),
+            "raw_commits_best": round(min(samples) / min(lines) / commits, 2),
             "raw_round_trips": round(
-                statistics.median(samples) / 1000 * stack.raw.http_serial / STEPS, 2
+                statistics.median(samples) / 1000 * stack.raw.http_serial / steps, 2
             ),
         },
         raw_line_ms=[round(line, 2) for line in lines],
     )  # fmt: skip
 
 
-async def _is_whole(stack: Stack, execution_id: str, is_right: Callable[[Any], bool]) -> bool:
+async def _is_whole(
+    stack: Stack, execution_id: str, steps: int, is_right: Callable[[Any], bool]
+) -> bool:
     """Whether a run ended well, with every step once and the right result."""
     found = await stack.client.execution(execution_id, with_state=False)
-    all_once = {"total": STEPS, "completed": STEPS, "running": 0, "failed": 0, "skipped": 0}
+    all_once = {"total": steps, "completed": steps, "running": 0, "failed": 0, "skipped": 0}
     return found.status == "COMPLETED" and found.steps == all_once and is_right(found.result)

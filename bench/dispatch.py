@@ -8,31 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import re
-from contextlib import asynccontextmanager
 from datetime import datetime
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from bench import playbooks
 from bench.limits import at_most
+from bench.more import server
 from bench.scenario import made, on_stack
-from bench.stack import NOETL, CommandFailed
-from noetl.api.client import Client
+from bench.stack import CommandFailed
 from noetl.api.executions import Execute
-from noetl.api.http import NoAnswer
 from noetl.api.sockets import SocketTransport
 from noetl.local.embedded.ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from bench.stack import Stack
+    from noetl.api.client import Client
 
 PATH = "bench/one"
 SAMPLES = 40
 """For each repeat."""
 WARM_UP = 10
-READY_S = 30.0
-LOOK_AGAIN_S = 0.05
 LEAST_BY_BUS = 0.95
 _CAME = re.compile(r'^noetl_worker_claim_succeeded_total\{via="(\w+)"\} (\S+)$', re.MULTILINE)
 
@@ -49,7 +45,7 @@ def records(repeat: int) -> list[dict[str, Any]]:
 async def _measure(stack: Stack, port: int, count: int) -> list[dict[str, Any]]:
     await stack.register(playbooks.chain(PATH, 1))
     parked = [await _sample(stack, stack.client) for _ in range(WARM_UP + count)][WARM_UP:]
-    async with _second(stack, port) as other:
+    async with server(stack, port) as other:
         await asyncio.gather(*(_sample(stack, other) for _ in range(WARM_UP)))
         before = await _came(stack)
         woken = [await _sample(stack, other) for _ in range(count)]
@@ -62,8 +58,12 @@ async def _measure(stack: Stack, port: int, count: int) -> list[dict[str, Any]]:
             stack, "dispatch", woken, unit="ms", correct=share >= LEAST_BY_BUS,
             limits=limits,
             params={"servers": 2, "samples": count, "claimed_by": ways},
+            ratios={"raw_publish": round(median(woken) / 1000 * stack.raw.jetstream_serial, 2)},
         ),
-        made(stack, "dispatch-parked", parked, unit="ms", params={"samples": count}),
+        made(
+            stack, "dispatch-parked", parked, unit="ms", params={"samples": count},
+            ratios={"raw_round_trips": round(median(parked) / 1000 * stack.raw.http_serial, 2)},
+        ),
     ]  # fmt: skip
 
 
@@ -77,32 +77,6 @@ async def _sample(stack: Stack, client: Client) -> float:
     times = {row["event_type"]: row.get("event_time", row["created_at"]) for row in page.items}
     begun, issued = map(datetime.fromisoformat, (times["command.started"], times["command.issued"]))
     return (begun - issued).total_seconds() * 1000
-
-
-@asynccontextmanager
-async def _second(stack: Stack, port: int) -> AsyncIterator[Client]:
-    """One more server of the stack, which ends with the block."""
-    process = await asyncio.create_subprocess_exec(
-        NOETL, "server", f"--port={port}", "--metrics-port=off", env=dict(stack.environ), cwd="/",
-        stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
-    transport = SocketTransport(f"http://127.0.0.1:{port}", token=stack.token)
-    try:
-        async with asyncio.timeout(READY_S):
-            while not await _is_ready(transport):  # noqa: ASYNC110 - another process starts
-                await asyncio.sleep(LOOK_AGAIN_S)
-        yield Client(transport)
-    finally:
-        await transport.close()
-        process.terminate()
-        await process.wait()
-
-
-async def _is_ready(transport: SocketTransport) -> bool:
-    try:
-        return (await transport.request("GET", "/readyz")).status == 200  # noqa: PLR2004 - well
-    except NoAnswer:
-        return False
 
 
 async def _came(stack: Stack) -> dict[str, int]:

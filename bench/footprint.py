@@ -1,4 +1,7 @@
-"""What an idle stack costs: processor time of all its processes, and their memory."""
+"""What an idle stack costs: processor time of all its processes, their memory, and their disk.
+
+The processes that are told together are ours without tool children: the server and two workers.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from bench import playbooks
+from bench.install import records_of
 from bench.limits import at_most
 from bench.processes import cpu_s, pss_mib, rss_mib, trees
 from bench.scenario import made, on_stack
@@ -24,12 +28,14 @@ MOST_MIB = {
     "worker-shared": (90.0, 135.0),
     "worker-system": (90.0, 135.0),
 }
+MOST_TOGETHER_MIB = 350.0
 
 
 def records(repeat: int, *, is_long: bool = False) -> list[dict[str, Any]]:
     """Percent of a core over half a minute, or five minutes; MiB of each process."""
     del repeat  # time is its own repetition
-    return on_stack(lambda stack: _measure(stack, LONG_S if is_long else IDLE_S))
+    idle = on_stack(lambda stack: _measure(stack, LONG_S if is_long else IDLE_S))
+    return [*idle, *records_of()]
 
 
 async def _measure(stack: Stack, idle_s: float) -> list[dict[str, Any]]:
@@ -62,7 +68,12 @@ async def _measure(stack: Stack, idle_s: float) -> list[dict[str, Any]]:
                 pss_with_children_mib=shares[name], processes=len(now[name]),
             )
         )  # fmt: skip
+    own = {name: round(rss_mib(stack.pids[name]), 1) for name in MOST_MIB}
+    together = made(
+        stack, "footprint-together", [sum(own.values())], unit="MiB", params={},
+        limits=[at_most("p50", MOST_TOGETHER_MIB)], by_process=own,
+    )  # fmt: skip
     whole = made(
         stack, "footprint-stack", [sum(shares.values())], unit="MiB", params={}, by_process=shares
     )
-    return [*held, whole]
+    return [*held, together, whole]

@@ -13,35 +13,36 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bench import playbooks
-from bench.limits import at_least
-from bench.scenario import counted, made, on_stack
+from bench.limits import at_least, at_most
+from bench.pretend import POOL, Pretender
+from bench.sampling import spread
+from bench.scenario import beside, counted, made, on_stack
 from noetl.api.client import Client
-from noetl.api.commands import Claim
-from noetl.api.events import Posted, Report, Reports
+from noetl.api.events import Posted
 from noetl.api.executions import Execute
 from noetl.api.sockets import SocketTransport
-from noetl.clock import SystemClock, rfc3339
-from noetl.ids import Ids
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from bench.limits import Limit
     from bench.stack import Stack
-    from noetl.api.commands import Command
+    from noetl.api.events import Report
+
+    Send = Callable[[SocketTransport, list[Report], list[float]], Awaitable[int]]
 
 PATH = "bench/open"
-POOL = "bench"
 CONNECTIONS = 8
 ITEMS = 500
 """Of one loop; each connection has a loop of its own."""
 SINGLE_ITEMS = 100
 BATCH = 100
-MOST_SLOTS = 64
+MOST_MS = 100.0
 _JSON = {"content-type": "application/json"}
 
 
 def records(repeat: int) -> list[dict[str, Any]]:
-    """Events a second, in batches and singly."""
+    """Events a second, in batches and singly, and how long each request took."""
     return on_stack(lambda stack: _measure(stack, repeat))
 
 
@@ -51,25 +52,23 @@ async def _measure(stack: Stack, repeat: int) -> list[dict[str, Any]]:
         await stack.register(playbooks.open_loop(f"{PATH}{one.items}", one.items))
         await one.sample()
     costs = await counted(stack, "event", batches.events, batches.sample)
-    many = [await batches.sample() for _ in range(repeat)]
-    few = [await singles.sample() for _ in range(repeat)]
-    return [
-        _record(stack, "ingest", many, batches, limits=[at_least("p50", 10_000.0, 4_000.0)])
-        | {"counted": costs},
-        _record(stack, "ingest-single", few, singles, limits=[at_least("p50", 1_500.0, 700.0)]),
-    ]
+    many = await _record(stack, "ingest", repeat, batches, at_least("p50", 10_000.0, 4_000.0))
+    few = await _record(stack, "ingest-single", repeat, singles, at_least("p50", 1_500.0, 700.0))
+    return [many | {"counted": costs}, few]
 
 
-def _record(
-    stack: Stack, name: str, samples: list[float], of: Round, *, limits: list[Any]
-) -> dict[str, Any]:
-    best = max(samples)
+async def _record(stack: Stack, name: str, repeat: int, of: Round, limit: Limit) -> dict[str, Any]:
+    of.times_ms.clear()
+    samples, shares = await beside(stack, repeat, of.sample)
     return made(
-        stack, name, samples, unit="events/s", better="higher", correct=of.is_right, limits=limits,
+        stack, name, samples, unit="events/s", better="higher", correct=of.is_right,
+        limits=[limit, at_most("request_ms.p99", MOST_MS)],
         params={"events": of.events, "connections": CONNECTIONS, "batch": of.batch},
+        request_ms=spread(of.times_ms),
         ratios={
-            "of_raw_commits_serial": round(best / stack.raw.commits_serial, 3),
-            "of_raw_http_on_32": round(best / of.batch / stack.raw.http_on_32, 3),
+            "of_raw_commits_serial": shares,
+            "of_raw_inserts_batched": round(max(samples) / stack.raw.inserts_batched, 3),
+            "of_raw_http_on_32": round(max(samples) / of.batch / stack.raw.http_on_32, 3),
         },
     )  # fmt: skip
 
@@ -77,20 +76,16 @@ def _record(
 class Round:
     """One loop for each connection, all its commands held, then everything reported at once."""
 
-    def __init__(
-        self,
-        stack: Stack,
-        items: int,
-        send: Callable[[SocketTransport, list[Report]], Awaitable[int]],
-    ) -> None:
+    def __init__(self, stack: Stack, items: int, send: Send) -> None:
         self.items = items
         self.batch = BATCH if send is _batches else 1
         self.events = 2 * items * CONNECTIONS
         self.is_right = True
+        self.times_ms: list[float] = []
+        """Of every request."""
         self._stack = stack
         self._send = send
-        self._clock = SystemClock()
-        self._ids = Ids(self._clock)
+        self._worker = Pretender()
 
     async def sample(self) -> float:
         """Events a second of one round."""
@@ -100,10 +95,10 @@ class Round:
             for _ in range(CONNECTIONS)
         ]
         started = [one.execution_id for one in await asyncio.gather(*asked)]
-        commands = await self._claimed()
+        commands = await self._worker.claim(self._stack.client, self.items * CONNECTIONS)
         lanes = [
             [event for command in commands if command.execution_id == name
-             for event in self._reports(command)]
+             for event in self._worker.done(command)]
             for name in started
         ]  # fmt: skip
         transports = [
@@ -112,7 +107,11 @@ class Round:
         try:
             await asyncio.gather(*(one.request("GET", "/livez") for one in transports))
             before = time.perf_counter()
-            stored = await asyncio.gather(*map(self._send, transports, lanes))
+            sent = [
+                self._send(one, lane, self.times_ms)
+                for one, lane in zip(transports, lanes, strict=True)
+            ]
+            stored = await asyncio.gather(*sent)
             taken = time.perf_counter() - before
         finally:
             await asyncio.gather(*(one.close() for one in transports))
@@ -121,50 +120,20 @@ class Round:
         self.is_right = self.is_right and is_right
         return self.events / taken
 
-    async def _claimed(self) -> list[Command]:
-        """Every command of the loops."""
-        found: list[Command] = []
-        claim = Claim(worker_id="bench", pool=POOL, free_slots=MOST_SLOTS, wait_seconds=2.0)
-        while len(found) < self.items * CONNECTIONS:
-            given = (await self._stack.client.claim(claim)).claimed
-            if not given:
-                raise RuntimeError(f"{len(found)} commands were to be had")
-            found += given
-        return found
 
-    def _reports(self, command: Command) -> list[Report]:
-        """What a worker says about one command."""
-        told: list[tuple[str, dict[str, Any]]] = [
-            ("command.started", {}),
-            ("call.done", {"result": 1}),
-        ]
-        return [
-            Report(
-                execution_id=command.execution_id,
-                event_id=self._ids.new(),
-                event_type=event_type,
-                step=command.node_name,
-                command_id=command.command_id,
-                attempt=command.attempt,
-                created_at=rfc3339(self._clock.now()),
-                payload=payload,
-            )
-            for event_type, payload in told
-        ]
-
-
-async def _batches(transport: SocketTransport, events: list[Report]) -> int:
+async def _batches(transport: SocketTransport, events: list[Report], times: list[float]) -> int:
     """Report by the hundred; how many were stored."""
-    client = Client(transport)
+    client, worker = Client(transport), Pretender()
     stored = 0
     for start in range(0, len(events), BATCH):
-        body = Reports(worker_id="bench", pool=POOL, events=tuple(events[start : start + BATCH]))
-        answer = await client.report(body)
+        before = time.perf_counter()
+        answer = await client.report(worker.batch(events[start : start + BATCH]))
+        times.append((time.perf_counter() - before) * 1000)
         stored += sum(receipt.outcome == "stored" for receipt in answer.results)
     return stored
 
 
-async def _singles(transport: SocketTransport, events: list[Report]) -> int:
+async def _singles(transport: SocketTransport, events: list[Report], times: list[float]) -> int:
     """Report one by one; how many were stored."""
     stored = 0
     for event in events:
@@ -179,6 +148,8 @@ async def _singles(transport: SocketTransport, events: list[Report]) -> int:
             payload=event.payload,
             worker_id="bench",
         )
+        before = time.perf_counter()
         answer = await transport.request("POST", "/api/events", msgspec.json.encode(body), _JSON)
+        times.append((time.perf_counter() - before) * 1000)
         stored += msgspec.json.decode(answer.body).get("outcome") == "stored"
     return stored

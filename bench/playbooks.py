@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 Step = dict[str, Any]
+MIXED_STEPS = 8
+MIXED_RESULT = 0 + 1 + 4 + 9
 
 
 def chain(path: str, steps: int) -> str:
@@ -24,9 +26,9 @@ def fan_out(path: str, items: int, most: int) -> str:
     return playbook(path, _loop(items, most, python("result = i", i="{{ i }}")))
 
 
-def open_loop(path: str, items: int) -> str:
-    """A loop whose items are all open at once, for a worker that only pretends to run them."""
-    return playbook(path, _loop(items, items, python("result = 1")))
+def open_loop(path: str, items: int, most: int | None = None) -> str:
+    """A loop for workers that only pretend to run its items; all are open at once, or so many."""
+    return playbook(path, _loop(items, most or items, python("result = 1")))
 
 
 def cycle(path: str, visits: int) -> str:
@@ -38,6 +40,46 @@ def cycle(path: str, visits: int) -> str:
         "next": {"arcs": [{"step": "start", "when": f"{{{{ ctx.n < {visits} }}}}"}]},
     }
     return playbook(path, step)
+
+
+def passing(path: str, steps: int, size: int) -> str:
+    """A value of so many bytes that every step but its maker is given; the last returns its size.
+
+    Each reads it, so that it has to be there.
+    """
+    made = python(f"result = 'x' * {size}")
+    read = python("result = len(value)", value="{{ s0.data }}")
+    return playbook(path, *_linked([made, *[read] * (steps - 1)]))
+
+
+def mixed(path: str, url: str) -> str:
+    """Python, a request, a branch, a loop and an end: `MIXED_STEPS` commands in all."""
+    then = {"step": "each"}
+    return playbook(
+        path,
+        {
+            "step": "start",
+            "tool": python("result = 4"),
+            "set": {"ctx.count": "{{ output.data }}"},
+            "next": {"arcs": [{"step": "fetch"}]},
+        },
+        {
+            "step": "fetch",
+            "tool": {"kind": "http", "method": "GET", "url": url},
+            "next": {
+                "spec": {"mode": "exclusive"},
+                "arcs": [
+                    {"step": "good", "when": "{{ output.data.data.status == 'ok' }}"},
+                    {"step": "bad"},
+                ],
+            },
+        },
+        {"step": "good", "tool": python("result = 'good'"), "next": {"arcs": [then]}},
+        {"step": "bad", "tool": python("result = 'bad'"), "next": {"arcs": [then]}},
+        _loop("{{ range(ctx.count) }}", 4, python("result = i * i", i="{{ i }}"))
+        | {"step": "each", "next": {"arcs": [{"step": "end"}]}},
+        {"step": "end", "tool": python("result = sum(squares)", squares="{{ each.data }}")},
+    )
 
 
 def playbook(path: str, *steps: Step) -> str:
@@ -52,7 +94,7 @@ def python(code: str, **given: str) -> Step:
     return {"kind": "python", "code": code} | ({"input": given} if given else {})
 
 
-def _loop(items: int, most: int, tool: Step) -> Step:
+def _loop(items: int | str, most: int, tool: Step) -> Step:
     spec = {"mode": "parallel", "max_in_flight": most}
     return {"step": "start", "loop": {"in": items, "iterator": "i", "spec": spec}, "tool": tool}
 

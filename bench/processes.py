@@ -37,9 +37,34 @@ def cpu_s(pids: list[int]) -> float:
     return ticks / _TICK
 
 
+def cpu_us(pid: int) -> int:
+    """Processor microseconds of one process, as the scheduler counts them: finer than ticks."""
+    try:
+        places = [*(_PROC / str(pid) / "task").iterdir()]
+        spent = [int((place / "schedstat").read_text().split()[0]) for place in places]
+    except OSError:
+        return 0  # it ended meanwhile
+    return sum(spent) // 1000
+
+
+def moved_bytes(pid: int) -> tuple[int, int]:
+    """Bytes that a process has read and written, files and sockets; none when it has ended."""
+    try:
+        text = (_PROC / str(pid) / "io").read_text(encoding="utf-8")
+    except OSError:
+        return 0, 0
+    told = dict(line.split(": ") for line in text.splitlines())
+    return int(told["rchar"]), int(told["wchar"])
+
+
 def rss_mib(pid: int) -> float:
     """Resident memory of one process."""
     return _status(pid, "VmRSS:") / 1024
+
+
+def peak_mib(pid: int) -> float:
+    """The most that it ever had."""
+    return _status(pid, "VmHWM:") / 1024
 
 
 def pss_mib(pid: int) -> float:

@@ -27,9 +27,11 @@ SECONDS: Final = 0.6
 STREAM: Final = "BENCH_RAW"
 SUBJECT: Final = "bench.raw"
 PIPELINE: Final = 256
+BATCH: Final = 100
 _BODY: Final = "x" * 200
 _MAKE: Final = "CREATE TABLE IF NOT EXISTS bench_raw (id bigserial PRIMARY KEY, body text NOT NULL)"
 _INSERT: Final = "INSERT INTO bench_raw (body) VALUES ($1)"
+_INSERT_MANY: Final = "INSERT INTO bench_raw (body) SELECT unnest($1::text[])"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,8 @@ class Raw:
 
     commits_serial: float
     commits_on_32: float
+    inserts_batched: float
+    """Rows, a hundred in each commit, on one connection."""
     http_serial: float
     http_on_32: float
     jetstream_serial: float
@@ -73,12 +77,13 @@ class Commits:
 
 async def measure(database_url: str, nats_url: str) -> Raw:
     """All raw limits, one after the other."""
-    serial, parallel = await _commits(database_url)
+    serial, parallel, batched = await _commits(database_url)
     http_serial, http_parallel = await _http()
     acks, pipelined = await _jetstream(nats_url)
     return Raw(
         commits_serial=serial,
         commits_on_32=parallel,
+        inserts_batched=batched,
         http_serial=http_serial,
         http_on_32=http_parallel,
         jetstream_serial=acks,
@@ -86,7 +91,7 @@ async def measure(database_url: str, nats_url: str) -> Raw:
     )
 
 
-async def _commits(url: str) -> tuple[float, float]:
+async def _commits(url: str) -> tuple[float, float, float]:
     connections = await asyncio.gather(*(asyncpg.connect(url) for _ in range(CONNECTIONS)))
     try:
         await connections[0].execute(_MAKE)
@@ -95,11 +100,13 @@ async def _commits(url: str) -> tuple[float, float]:
         def commit(lane: int) -> Callable[[], Awaitable[object]]:
             return lambda: inserts[lane].fetch(_BODY)
 
+        many = await connections[0].prepare(_INSERT_MANY)
         serial = await rate(commit(0))
+        batches = await rate(lambda: many.fetch([_BODY] * BATCH))
         parallel = await rate(*(commit(lane) for lane in range(CONNECTIONS)))
     finally:
         await asyncio.gather(*(one.close() for one in connections))
-    return serial, parallel
+    return serial, parallel, batches * BATCH
 
 
 async def _http() -> tuple[float, float]:

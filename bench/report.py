@@ -1,14 +1,22 @@
-"""Records as a table: for the terminal, and as Markdown (`python -m bench.report FILE`)."""
+"""Records as a table: for the terminal, and as Markdown.
+
+`python -m bench.report FILE` prints the page's part; `--write` puts it between the marks of
+`docs/explanation/performance.md` instead.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 from bench.limits import is_met, is_passed
 
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "explanation" / "performance.md"
+_BLOCK = re.compile(r"(?<=<!-- bench -->\n).*?(?=<!-- /bench -->)", re.DOTALL)
 HEAD = ("scenario", "median", "p99", "against its limits", "counted and compared", "verdict")
 _WORDS = {
     "commits_per_": "commits",
@@ -58,10 +66,63 @@ def table(records: list[dict[str, Any]]) -> str:
 
 
 def markdown(records: list[dict[str, Any]]) -> str:
-    """The same as a table of a page."""
-    lines = [HEAD, tuple("---" for _ in HEAD), *rows(records)]
+    """The same as a part of a page: what it was measured on, a table, the raw limits."""
+    lines = [HEAD, tuple("---" for _ in HEAD), *rows(_worst(records))]
     text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return "\n".join([text, "", *_raw(records)])
+    raw = [f"- {line}." for line in _raw(records)]
+    return "\n".join([*_measured(records), "", text, *[""] * bool(raw), *raw])
+
+
+def written(page: str, records: list[dict[str, Any]]) -> str:
+    """A page whose part between the marks is of these records."""
+    if not _BLOCK.search(page):
+        raise SystemExit("report: the page has no `<!-- bench -->` .. `<!-- /bench -->`")
+    text = markdown(records)
+    return _BLOCK.sub(lambda _: f"{text}\n", page, count=1)
+
+
+def main(words: list[str] | None = None) -> int:
+    """Print the part of the page, or write it."""
+    arguments = argparse.ArgumentParser(prog="bench.report")
+    arguments.add_argument("file", type=Path, help="records, as `--json` wrote them")
+    arguments.add_argument("--write", action="store_true", help=f"into {PAGE.name}")
+    asked = arguments.parse_args(words)
+    records = json.loads(asked.file.read_text(encoding="utf-8"))
+    if asked.write:
+        PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), records), encoding="utf-8")
+    else:
+        sys.stdout.write(markdown(records) + "\n")
+    return 0
+
+
+def _worst(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of records with one name, such as the help text of each command, the slowest."""
+    named: dict[str, list[dict[str, Any]]] = {}
+    for one in records:
+        named.setdefault(one["name"], []).append(one)
+    return [max(same, key=lambda one: float(one["p50"])) for same in named.values()]
+
+
+def _measured(records: list[dict[str, Any]]) -> list[str]:
+    """The machine, the settings and the commit of all records."""
+    facts: dict[str, Any] = {}
+    for one in records:
+        facts |= {name: value for name, value in one["machine"].items() if name != "load_before"}
+    commits = sorted({one["commit"] for one in records})
+    loads = [one["machine"]["load_before"] for one in records]
+    days = sorted({one["at"][:10] for one in records})
+    return [
+        f"Measured {' to '.join(dict.fromkeys([days[0], days[-1]]))} at commit "
+        f"{', '.join(commits)} on {facts['cores']} cores ({facts['cpu']}), {facts['mem_gb']:g} GB, "
+        f"{facts['os']}, Python {facts['python']}"
+        + "".join(
+            f", {word} {facts[name]}"
+            for name, word in (("postgres", "PostgreSQL"), ("nats", "NATS"))
+            if name in facts
+        )
+        + (", fsync on" if facts.get("fsync") else "")
+        + f"; load before each scenario {min(loads):g} to {max(loads):g}.",
+    ]
 
 
 def _which(record: dict[str, Any]) -> str:
@@ -70,8 +131,11 @@ def _which(record: dict[str, Any]) -> str:
 
 
 def _limit(limit: dict[str, Any]) -> str:
-    floor = "" if limit["floor"] in {None, limit["target"]} else f", floor {limit['floor']:g}"
-    name = limit["of"].rpartition(".")[2]
+    floor = (
+        "" if limit["floor"] in {None, limit["target"]} else f", floor {_number(limit['floor'])}"
+    )
+    path, _, last = limit["of"].rpartition(".")
+    name = f"{path} {last}" if path and last.startswith("p") else last
     mark = "" if limit["is_met"] else " NOT MET"
     value, sign, target = _number(limit["value"]), limit["is"], _number(limit["target"])
     return f"{name} {value} {sign} {target}{floor}{mark}"
@@ -108,4 +172,4 @@ def _number(value: float) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(markdown(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))) + "\n")
+    sys.exit(main())

@@ -30,6 +30,13 @@ def percentile(ordered: Sequence[float], part: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * part))]
 
 
+def spread(samples: Sequence[float]) -> dict[str, float]:
+    """The middle and the bad end of times."""
+    ordered = sorted(samples)
+    parts = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+    return {name: round(percentile(ordered, part), 3) for name, part in parts.items()}
+
+
 def record(  # noqa: PLR0913 - the facts of one record
     name: str,
     samples: list[float],

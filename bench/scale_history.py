@@ -8,6 +8,7 @@ walks through the runs until enough of them fit is found out.
 from __future__ import annotations
 
 import asyncio
+import statistics
 import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -150,6 +151,7 @@ def _of_lists(
         stack, "scale-history", lists["none"], unit="ms", params=params,
         limits=[at_most("p95", *MOST_LIST_MS)],
         seeded={"seconds": seeded.seconds, "mib": seeded.mib},
+        ratios=_round_trips(stack, lists["none"]),
     )  # fmt: skip
 
 
@@ -162,6 +164,7 @@ def _of_filters(
         stack, "scale-history-filters", list(worst.values()), unit="ms (p95 of a filter)",
         params=params, limits=[at_most("worst_p95_ms", *MOST_LIST_MS)],
         worst_p95_ms=round(max(worst.values()), 1),
+        ratios=_round_trips(stack, list(worst.values())),
         by_filter={
             name: {"p50": round(percentile(samples, 0.5), 2), "p95": round(worst[name], 2)}
             for name, samples in each.items()
@@ -200,6 +203,7 @@ async def _paging(stack: Stack, params: dict[str, Any]) -> dict[str, Any]:
     return made(
         stack, "scale-history-paging", times, unit="ms", params=params,
         limits=[at_most("p95", *MOST_LIST_MS)], correct=is_right and bool(started),
+        ratios=_round_trips(stack, times),
         pages=PAGES, rows=len(seen), started_meanwhile=len(started),
     )  # fmt: skip
 
@@ -261,9 +265,15 @@ async def _long_log(stack: Stack, params: dict[str, Any], samples: int) -> list[
         limits = [at_most("p95", MOST_DETAIL_MS), at_most("rss_mib", MOST_DETAIL_MIB)]
         found.append(
             made(stack, f"scale-history-{name}", times, unit="ms", params=params,
-                 limits=limits if name == "detail" else [], rss_mib=mib)
+                 limits=limits if name == "detail" else [], rss_mib=mib,
+                 ratios=_round_trips(stack, times))
         )  # fmt: skip
     return found
+
+
+def _round_trips(stack: Stack, times: list[float]) -> dict[str, float]:
+    """A request beside a bare one to a server that does nothing."""
+    return {"raw_round_trips": round(statistics.median(times) / 1000 * stack.raw.http_serial, 2)}
 
 
 async def _ms(ask: Callable[[], Awaitable[object]]) -> float:

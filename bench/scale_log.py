@@ -1,4 +1,8 @@
-"""The cost of one step visit in a cyclic run of 10,000, early and late."""
+"""The cost of one step visit in a cyclic run of 10,000, and of one event in one very long log.
+
+The long log is that of a loop whose items pretended workers report: a hundred thousand events, and
+a million with `--long`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from bench import playbooks
 from bench.limits import at_most
-from bench.scenario import made, on_stack
+from bench.long_log import long_log
+from bench.scenario import commits_ms, made, on_stack
 
 if TYPE_CHECKING:
     from bench.stack import Stack
@@ -21,9 +26,14 @@ AROUND = 95
 PAGE = 1_000
 
 
-def records(repeat: int) -> list[dict[str, Any]]:
-    """The time of a visit around the 9,900th over that around the 100th."""
-    return on_stack(lambda stack: _measure(stack, max(1, repeat // 3)))
+def records(repeat: int, *, is_long: bool = False) -> list[dict[str, Any]]:
+    """The time of a visit around the 9,900th over that around the 100th; the same of events."""
+
+    async def both(stack: Stack) -> list[dict[str, Any]]:
+        visits = await _measure(stack, max(1, repeat // 3))
+        return [*visits, await long_log(stack, is_long=is_long)]
+
+    return on_stack(both)
 
 
 async def _measure(stack: Stack, repeat: int) -> list[dict[str, Any]]:
@@ -48,6 +58,7 @@ async def _measure(stack: Stack, repeat: int) -> list[dict[str, Any]]:
             limits=[at_most("p50", 1.2, 1.5)], params={"visits": VISITS},
             early_ms=round(statistics.median(early), 3), late_ms=round(statistics.median(late), 3),
             tenths_ms=[round(one, 3) for one in tenths],
+            ratios={"raw_commits": round(statistics.median(late) / commits_ms(stack, 1), 2)},
         )
     ]  # fmt: skip
 

@@ -32,7 +32,7 @@ async def _measure(stack: Stack, repeat: int, sizes: tuple[int, ...]) -> list[di
         nonlocal correct
         execution_id, taken = await stack.run(f"{PATH}{items}")
         expected = list(range(items))
-        correct = correct and await whole(stack, execution_id) == expected
+        correct = correct and await stack.whole(execution_id, "start") == expected
         return taken / items * 1e6
 
     for items in sizes:
@@ -52,14 +52,7 @@ async def _measure(stack: Stack, repeat: int, sizes: tuple[int, ...]) -> list[di
             unit=f"of an item of {sizes[0]}", correct=correct, limits=[at_most("p50", 1.2, 1.5)],
             params={"items": items}, item_us=round(medians[items], 1),
             first_item_us=round(first, 1), counted=costs[items],
+            ratios={"raw_commits": round(medians[items] / 1e6 * stack.raw.commits_serial, 3)},
         )
         for items in sizes[1:]
     ]  # fmt: skip
-
-
-async def whole(stack: Stack, execution_id: str) -> Any:  # noqa: ANN401 - a user's value
-    """What a run returned, fetched when it lies apart."""
-    found = await stack.result(execution_id)
-    if found is not None:
-        return found
-    return await stack.client.step_result(execution_id, "start")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import TYPE_CHECKING, Any
 
 import uvloop
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from bench.stack import Stack
+
+LINE = raw.LINE
 
 
 def on_stack(
@@ -48,7 +51,7 @@ def made(stack: Stack, name: str, samples: list[float], **facts: Any) -> dict[st
 async def paired(
     stack: Stack, repeat: int, sample: Callable[[], Awaitable[float]]
 ) -> tuple[list[float], list[float]]:
-    """Samples in milliseconds, each beside what forty raw commits took just before it."""
+    """Samples, each beside what forty raw commits took just before it."""
     samples, lines = [], []
     for _ in range(repeat):
         lines.append(await stack.commits.line_ms())
@@ -56,9 +59,15 @@ async def paired(
     return samples, lines
 
 
+async def beside(
+    stack: Stack, repeat: int, sample: Callable[[], Awaitable[float]]
+) -> tuple[list[float], float]:
+    """Rates, and the median of what they are of the raw commits in line just before each."""
+    rates, lines = await paired(stack, repeat, sample)
+    shares = [one * line / (LINE * 1000) for one, line in zip(rates, lines, strict=True)]
+    return rates, round(statistics.median(shares), 3)
+
+
 def commits_ms(stack: Stack, count: float) -> float:
     """What so many raw commits in line take."""
     return count / stack.raw.commits_serial * 1000
-
-
-LINE = raw.LINE

@@ -18,14 +18,15 @@ from bench import raw
 from bench.counters import Counters
 from noetl.api.catalog import Register
 from noetl.api.client import Client
-from noetl.api.executions import Execute
+from noetl.api.executions import Control, Execute
 from noetl.api.sockets import SocketTransport
-from noetl.settings import child_environment
+from noetl.settings import child_environment, variable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
 NO_SETTINGS: Final[Mapping[str, str]] = {}
+FAULTS: Final = ("NOETL_FAILPOINTS",)
 NOETL: Final = str(Path(sys.executable).parent / "noetl")
 
 
@@ -83,12 +84,21 @@ class Stack:
             raise CommandFailed(f"{path} ended {status}: {started.execution_id}")
         return started.execution_id, taken
 
+    async def cancel(self, execution_id: str) -> None:
+        """End a run that nobody works on."""
+        await self.client.cancel(execution_id, Control())
+
     async def result(self, execution_id: str) -> Any:  # noqa: ANN401 - a user's value
         """What a run returned, when it ended well."""
         found = await self.client.execution(execution_id, with_state=False)
         if found.status != "COMPLETED" or found.error is not None:
             raise CommandFailed(f"{execution_id} is {found.status}: {found.error}")
         return found.result
+
+    async def whole(self, execution_id: str, step: str) -> Any:  # noqa: ANN401 - as above
+        """What a run returned, fetched from its step when it lies apart."""
+        found = await self.result(execution_id)
+        return await self.client.step_result(execution_id, step) if found is None else found
 
 
 @asynccontextmanager
@@ -108,9 +118,13 @@ async def embedded(
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """What a command is given, so that it neither sees nor changes a stack of somebody else."""
+    """What a command is given, so that it neither sees nor changes a stack of somebody else.
+
+    Faults on purpose are passed on: with them one sees what a slower product would look like.
+    """
     own = {"NOETL_HOME": str(folder / "home"), "XDG_CONFIG_HOME": str(folder / "config")}
-    return child_environment() | own | {"HOME": str(folder)}
+    faults = {name: value for name in FAULTS if (value := variable(name))}
+    return child_environment() | faults | own | {"HOME": str(folder)}
 
 
 async def noetl(environ: Mapping[str, str], *words: str) -> bytes:

@@ -10,6 +10,7 @@ from typing import Any
 from bench.limits import at_most
 from bench.sampling import record, timed
 from bench.stack import NOETL, environment
+from bench.yardstick import start_ms
 from noetl.cli.command import COMMANDS
 
 HELLO = str(Path(__file__).resolve().parents[1] / "examples" / "hello.yaml")
@@ -28,7 +29,9 @@ def records(repeat: int) -> list[dict[str, Any]]:
     is_full = repeat >= FULL
     lines = [("--help",), *((name, "--help") for name in (COMMANDS if is_full else FEW))]
     often = max(repeat, RUNS) if is_full else repeat
-    return [*(_help(words, often) for words in lines), _run(repeat), *_up(repeat)]
+    made = [*(_help(words, often) for words in lines), _run(repeat), *_up(repeat)]
+    raw_ms = start_ms()
+    return [one | {"ratios": {"raw_start": round(one["p50"] / raw_ms, 2)}} for one in made]
 
 
 def _help(words: tuple[str, ...], repeat: int) -> dict[str, Any]:
@@ -62,17 +65,23 @@ def _run(repeat: int) -> dict[str, Any]:
 
 
 def _up(repeat: int) -> list[dict[str, Any]]:
-    """The stack in a new folder, and again in the same one."""
-    pairs = [_cold_and_warm() for _ in range(min(repeat, FULL))]
-    cold, warm = ([pair[place] for pair in pairs] for place in (0, 1))
-    line = {"line": "noetl up"}
+    """The stack in a new folder, and again in the same one with a run in it."""
+    found = [_cold_and_warm() for _ in range(min(repeat, FULL))]
+    cold, warm, is_right = zip(*found, strict=True)
     return [
-        record("startup.up-cold", cold, unit="ms", limits=[at_most("p50", *COLD_MS)], params=line),
-        record("startup.up-warm", warm, unit="ms", limits=[at_most("p50", *WARM_MS)], params=line),
-    ]
+        record(
+            name, list(samples), unit="ms", correct=all(is_right), params={"line": "noetl up"},
+            limits=[at_most("p50", *limits)],
+        )
+        for name, samples, limits in (
+            ("startup.up-cold", cold, COLD_MS),
+            ("startup.up-warm", warm, WARM_MS),
+        )
+    ]  # fmt: skip
 
 
-def _cold_and_warm() -> tuple[float, float]:
+def _cold_and_warm() -> tuple[float, float, bool]:
+    """Milliseconds of both, and whether the stack ran a playbook each time and kept the first."""
     with tempfile.TemporaryDirectory(prefix="noetl-bench-") as folder:
         environ = environment(Path(folder))
 
@@ -81,12 +90,16 @@ def _cold_and_warm() -> tuple[float, float]:
 
         try:
             [cold] = timed(up, 1, scale=1000)
+            first = _noetl(environ, "exec", HELLO, "--wait", "-o", "json")
             _noetl(environ, "down")
             [warm] = timed(up, 1, scale=1000)
+            kept = _noetl(environ, "executions", "list", "-o", "json")
         finally:
             _noetl(environ, "down", "--wipe", "--yes")
-    return cold, warm
+    is_right = b"COMPLETED" in first and kept.count(b'"COMPLETED"') == 1
+    return cold, warm, is_right
 
 
-def _noetl(environ: dict[str, str], *words: str) -> None:
-    subprocess.run([NOETL, *words], capture_output=True, check=True, env=environ, cwd="/")
+def _noetl(environ: dict[str, str], *words: str) -> bytes:
+    done = subprocess.run([NOETL, *words], capture_output=True, check=True, env=environ, cwd="/")
+    return done.stdout

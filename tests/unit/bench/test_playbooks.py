@@ -14,6 +14,9 @@ from noetl.dsl.parse import parse
         playbooks.chain_http("bench/http", 40, "http://127.0.0.1:1/"),
         playbooks.fan_out("bench/fanout", 1_000, 100),
         playbooks.open_loop("bench/open", 500),
+        playbooks.open_loop("bench/events", 20_000, 400),
+        playbooks.passing("bench/large", 100, 5_000_000),
+        playbooks.mixed("bench/mixed", "http://127.0.0.1:1/"),
         playbooks.cycle("bench/cycle", 10_000),
     ],
 )

@@ -4,12 +4,12 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from bench.__main__ import ALL, QUICK, names_of
+from bench.__main__ import ALL, LONG, QUICK, names_of
 from bench.compare import changes
 from bench.counters import Counts, per, requests_of
 from bench.limits import at_least, at_most, is_met, is_passed
 from bench.machine import commit, machine
-from bench.report import markdown, table, verdict
+from bench.report import markdown, table, verdict, written
 from bench.sampling import record
 
 BENCH = Path(__file__).resolve().parents[3] / "bench"
@@ -140,10 +140,24 @@ def test_a_table_names_every_record_its_limits_and_the_raw_limits():
         ratios={"raw_commits": 9.0}, raw={"commits_serial": 3780.0},
         counted={"commits_per_step": 1.05, "requests": {}, "of": {"step": 40}},
     )  # fmt: skip
-    for text in (table([made]), markdown([made])):
+    for text in (table([made]), markdown([whole(made)])):
         assert "raw_commits 9 <= 8, floor 20 NOT MET" in text
         assert "per step: 1.05 commits" in text
         assert "raw limits of chain, per second: commits_serial 3,780" in text
+
+
+def test_a_page_is_written_between_its_marks_and_names_machine_and_commit():
+    page = "# Page\n\n<!-- bench -->\nold\n<!-- /bench -->\n\nThe rest.\n"
+    slow = record("startup.help", [9.0], unit="ms", params={"line": "noetl b"})
+    fast = record("startup.help", [1.0], unit="ms", params={"line": "noetl a"})
+    text = written(page, [whole(slow), whole(fast)])
+    assert text.startswith("# Page\n\n<!-- bench -->\nMeasured 2026-01-01 at commit c on ")
+    assert text.endswith("\n<!-- /bench -->\n\nThe rest.\n")
+    assert "| startup.help (noetl b) | 9 ms |" in text
+    assert "noetl a" not in text  # of many with one name, the slowest
+    assert written(text, [whole(slow)]) == written(page, [whole(slow)])
+    with pytest.raises(SystemExit, match="the page has no"):
+        written("# Page\n", [whole(slow)])
 
 
 def test_names_may_have_dashes_and_groups_are_opened_once():
@@ -152,6 +166,17 @@ def test_names_may_have_dashes_and_groups_are_opened_once():
     assert set(QUICK) < set(ALL)
     with pytest.raises(SystemExit, match="no such benchmark: nonsense"):
         names_of(["nonsense"])
+
+
+def test_every_scenario_of_the_contract_is_there_but_those_of_parts_to_come():
+    contract = {
+        "chain", "chain_http", "fanout", "runs", "latency", "dispatch", "ingest", "sustained",
+        "sse", "large", "startup", "footprint", "scale_log", "scale_loop", "scale_history",
+        "scale_out",
+    }  # fmt: skip
+    assert contract <= set(ALL)
+    assert set(ALL) >= LONG
+    assert len(ALL) == len(set(ALL))
 
 
 def test_every_benchmark_has_a_module():
