@@ -71,6 +71,7 @@ class Process:
     url: str = ""
     health: str = ""
     data_dir: str = ""
+    ready_s: float = READY_S
     _child: asyncio.subprocess.Process | None = None
     _pump: asyncio.Task[None] | None = None
 
@@ -97,10 +98,11 @@ class Process:
         await self.spawn()
         spawned()
         try:
-            async with asyncio.timeout(READY_S):
+            async with asyncio.timeout(self.ready_s):
                 await self.until_ready()
         except TimeoutError as fault:
-            raise PartFailed(f"{self.name} was not ready after {READY_S:g} s.") from fault
+            await self.stop(_KILL_S)  # the next one would find it in its way
+            raise PartFailed(f"{self.name} was not ready after {self.ready_s:g} s.") from fault
 
     async def spawn(self) -> None:
         """Start the process; its words are heard from now on."""
@@ -190,6 +192,7 @@ class Bus(Process):
             else:
                 raise PartFailed(f"nats ended with {ending(ended.result())} before it was ready.")
         except NatsNotStarted as fault:
+            await self.stop(_KILL_S)
             raise PartFailed(fault.message) from fault
         finally:
             for task in (ready, ended):

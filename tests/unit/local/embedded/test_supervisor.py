@@ -172,6 +172,15 @@ async def test_a_process_that_ends_before_it_is_ready_has_failed():
     await child.stop(1)
 
 
+async def test_a_process_that_is_not_ready_in_time_is_not_left_behind():
+    child = process([], "import signal; signal.pause()")
+    child.ready_s = 0.25
+
+    with pytest.raises(PartFailed, match=r"one was not ready after 0\.25 s"):
+        await child.start(lambda: None)
+    assert child.pid is None
+
+
 async def test_a_process_that_does_not_heed_is_killed():
     said = asyncio.Queue()
     code = "import signal; signal.signal(15, signal.SIG_IGN); print(1, flush=True); signal.pause()"
