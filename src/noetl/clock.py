@@ -55,4 +55,6 @@ class LoopClock:
 
 def rfc3339(moment: datetime) -> str:
     """A time as events and answers show it: UTC, microseconds, `Z`."""
-    return moment.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+    if moment.tzinfo is not UTC:
+        moment = moment.astimezone(UTC)
+    return moment.isoformat(timespec="microseconds")[:-6] + "Z"

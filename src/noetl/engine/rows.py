@@ -13,7 +13,6 @@ import msgspec
 from msgspec import NODEFAULT
 
 from noetl.engine.events import KINDS, Event, Recorded
-from noetl.engine.once import Once
 from noetl.engine.upcast import upcast
 from noetl.errors import NoetlError
 
@@ -47,7 +46,13 @@ class InvalidRow(NoetlError):
 
 def to_row(recorded: Recorded) -> dict[str, Any]:
     """The row of an event; the store, the readers and the bus ask for it one after the other."""
-    return _recent(recorded).copy()
+    found = _recent.get(id(recorded))
+    if found is None:
+        if len(_recent) >= _MOST_RECENT:
+            _recent.clear()
+        # The event is kept with it, so that no other one has its id.
+        found = _recent[id(recorded)] = recorded, _made(recorded)
+    return found[1].copy()
 
 
 def _made(recorded: Recorded) -> dict[str, Any]:
@@ -123,7 +128,8 @@ class _Form:
 
 _PLAIN: Final = frozenset({str, int, float, bool, type(None)})
 _form_of: Final = functools.cache(_Form)
-_recent: Final = Once(_made, most=512)
+_MOST_RECENT: Final = 512
+_recent: Final[dict[int, tuple[Recorded, dict[str, Any]]]] = {}
 
 
 def status_of(event: Event) -> str:
