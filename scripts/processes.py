@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _SERVER_READY: Final = {
     DATABASE: "The database does not answer within 2 s.",
+    "storage": "The database had no space to write within the last 5 s.",
     "migrations": "The schema of the database is older than the one that the server began with.",
     DRAINING: "The server was told to stop and finishes what it has begun.",
 }

@@ -200,13 +200,16 @@ async def test_the_log_of_a_run_names_its_trace(traced_stack) -> None:
     with Site() as site:
         execution_id = await run_of(stack, site, traceparent=f"00-{trace_id}-{CALLER}-01")
     lines = [json.loads(line) for line in stack._server.lines]  # noqa: SLF001 - what it has said
-    told = [line for line in lines if line.get("execution_id") == execution_id]
+    told = [
+        line
+        for line in lines
+        if line.get("execution_id") == execution_id and line["logger"] == "noetl.server"
+    ]
     assert [line["event"] for line in told] == ["an execution begins", "an execution has ended"]
     for line in told:
         assert line["trace_id"] == trace_id
         assert line["account"] == "user:test"
         assert line["tenant"] == "default"
-        assert line["level"] == "info"
-        assert line["logger"] == "noetl.server"
+        assert line["level"] == "debug"
     assert told[1]["status"] == "COMPLETED"
     assert told[1]["duration_ms"] > 0

@@ -55,7 +55,7 @@ def traced_stack(
             folder,
             OTEL_EXPORTER_OTLP_ENDPOINT=collector.url,
             OTEL_EXPORTER_OTLP_HEADERS="api-key=a-key-of-a-test",
-            NOETL_LOG_LEVEL="info",
+            NOETL_LOG_LEVEL="debug",
         )
         ending.callback(stack.stop)
         yield TracedStack(stack, collector)

@@ -36,6 +36,7 @@ from noetl.server.routes import (
     variables,
 )
 from noetl.server.vitals import Vitals
+from noetl.telemetry.failpoint import armed, failpoint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,6 +130,8 @@ class Server:
         self.vitals.is_draining = True
         self.plane.streams.drain()
         access.closing.set()
+        if armed:
+            await failpoint("server.drain")
         try:
             async with asyncio.timeout(seconds):
                 await access.emptied(lambda: sum(1 for _ in self.plane.handout.parked()))

@@ -100,6 +100,7 @@ async def opened(stack: AsyncExitStack, settings: ServerSettings) -> Backends:
         lease_s=settings.lease_s,
         max_attempts=settings.max_attempts,
         inline_bytes=settings.inline_bytes,
+        backlog_max=settings.backlog_max,
         server_url=settings.url,
         is_open=False,
         internal_tokens=_internal_tokens(settings),
@@ -247,6 +248,9 @@ def _vitals(database: Database, bus: Bus, newest: str) -> Vitals:
         found: str | None = await database.background.fetchval(_NEWEST)
         return found is not None and found >= newest
 
+    async def has_room() -> bool:
+        return not (database.is_full or database.background.is_full)
+
     def pools() -> dict[str, PoolNumbers]:
         pools = {"main": database, "background": database.background}
         return {name: PoolNumbers(**pool.numbers()) for name, pool in pools.items()}
@@ -256,7 +260,7 @@ def _vitals(database: Database, bus: Bus, newest: str) -> Vitals:
 
     return Vitals(
         SystemClock(),
-        checks={DATABASE: is_there, "migrations": is_migrated},
+        checks={DATABASE: is_there, "storage": has_room, "migrations": is_migrated},
         pools=pools,
         is_bus_up=is_bus_up,
     )

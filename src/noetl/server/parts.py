@@ -33,6 +33,8 @@ class ServerParts:
     max_attempts: int = 3
     """How often a command may lose its worker before it fails."""
     inline_bytes: int = INLINE_BYTES
+    backlog_max: int = 10_000
+    """Commands of a pool that wait for a worker, before new runs of it are refused."""
     server_url: str = ""
     kinds: frozenset[str] | None = None
     """The kinds of tools that workers of this installation have; none: every known one."""

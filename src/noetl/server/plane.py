@@ -49,6 +49,7 @@ from noetl.server.reading.timeline import Timelines
 from noetl.server.reading.why import Reasons
 from noetl.server.runs.admission import Admissions
 from noetl.server.runs.again import Repeats
+from noetl.server.runs.backlog import Backlog
 from noetl.server.runs.batch import Batches
 from noetl.server.runs.control import Controls
 from noetl.server.runs.execute import Runs
@@ -161,14 +162,15 @@ def wire(parts: ServerParts) -> Plane:
     async def kinds() -> frozenset[str] | None:
         return parts.kinds if parts.kinds is not None else await workers.kinds()
 
+    backlog = Backlog(handout.pending, clock, parts.backlog_max)
     runs = Runs(
         store, ingest, programs, controls, admissions,
-        clock=clock, ids=ids, kinds=kinds, quotas=quotas,
+        clock=clock, ids=ids, kinds=kinds, quotas=quotas, backlog=backlog,
     )  # fmt: skip
     runs.spans = spans
-    starts = Starts(parts, runs, programs, quotas, audits)
+    starts = Starts(parts, runs, programs, quotas, audits, backlog)
     cursors = Cursors(parts.cursor_key, clock)
-    owners = Owners(store.executions)
+    owners = Owners(store.executions, signals.recent)
     values = Values(blobs, store.results, large, owners, clock=clock, ids=ids, metrics=metrics)
     timetables = Timetables(store.schedules, clock, ids)
     suites = Suites(store.catalog)

@@ -7,6 +7,8 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from noetl.server.recent import Recent
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
@@ -49,6 +51,7 @@ class Signals:
     """Events of one process; each only says that something changed, the store says what."""
 
     def __init__(self) -> None:
+        self.recent = Recent()
         self.timers = asyncio.Event()
         self.outbox = asyncio.Event()
         self.undelivered: deque[Outgoing] = deque(maxlen=MOST_OUTGOING)
@@ -72,6 +75,7 @@ class Signals:
     def committed(self, changes: Iterable[Change]) -> None:
         """Wake whoever a commit concerns."""
         for change in changes:
+            self.recent.committed(change)
             if change.timers:
                 self.timers.set()
             for outgoing in change.outgoing:

@@ -59,6 +59,7 @@ class ServerSettings(Model):
     encryption_key: str = of("NOETL_ENCRYPTION_KEY", "", text)
     lease_s: float = of("NOETL_LEASE_SECONDS", 15.0, number(5, 3600))
     max_attempts: int = of("NOETL_COMMAND_MAX_ATTEMPTS", 3, whole(1, 100))
+    backlog_max: int = of("NOETL_BACKLOG_MAX", 10_000, whole(1, 1_000_000))
     inline_bytes: int = of("NOETL_INLINE_MAX_BYTES", 65536, whole(1024, 1 << 20))
     home: Path = of("NOETL_HOME", _HOME, path)  # noqa: RUF009 - a field
     env: str = of("NOETL_ENV", "dev", choice("dev", "production"))

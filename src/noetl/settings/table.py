@@ -218,6 +218,13 @@ SETTINGS: Final = (
         "Lost attempts before a command fails.",
         kind="integer",
     ),
+    _is(
+        "NOETL_BACKLOG_MAX",
+        "10000",
+        "s",
+        "Commands of a pool that may wait for a worker; beyond, new runs are refused with 503.",
+        kind="integer",
+    ),
     _is("NOETL_ALERT_CHANNELS", "", "sw", "Credential of the channels of alerts."),
     _is("OTEL_EXPORTER_OTLP_ENDPOINT", "", "a", "Where traces go; off without it."),
     _is(

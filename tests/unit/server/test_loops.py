@@ -13,6 +13,7 @@ from noetl.api.runtime import WorkerEntry
 from noetl.bus.base import BusGone
 from noetl.engine import events as ev
 from noetl.server.ingest.posts import Post, Stamped
+from noetl.store.memory.store import MemoryStore
 from tests.unit.server.rig import ONE_STEP, many, rig, virtually
 
 WAIT = "workflow:\n  - {step: start, tool: {kind: wait, seconds: 60}}\n"
@@ -212,3 +213,38 @@ async def test_a_timer_that_nobody_set_does_not_fire() -> None:
         await r.plane.ingest.post(Post(run, setting))
         await asyncio.sleep(20)
         assert "timer.fired" not in await r.types(run)
+
+
+class Hanging:
+    """A log whose commits can be held up."""
+
+    def __init__(self, log) -> None:
+        self._log = log
+        self.goes_on = asyncio.Event()
+        self.goes_on.set()
+
+    def __getattr__(self, name):
+        return getattr(self._log, name)
+
+    async def commit(self, changes, delivered=()):
+        await self.goes_on.wait()
+        return await self._log.commit(changes, delivered)
+
+
+@virtually
+async def test_no_lease_ends_while_reports_cannot_be_stored() -> None:
+    store = MemoryStore()
+    log = store.log = Hanging(store.log)
+    async with rig(store, lease_s=5) as r:
+        run = await r.start(ONE_STEP)
+        (work,) = await r.claim()
+        await asyncio.sleep(1)
+        log.goes_on.clear()
+        starting = asyncio.create_task(r.start(many(1, 1)))
+        await asyncio.sleep(30)
+        reporting = asyncio.create_task(r.done(work))
+        await asyncio.sleep(30)
+        log.goes_on.set()
+        await asyncio.gather(starting, reporting)
+        assert await r.status(run) == "COMPLETED"
+        assert "command.lost" not in await r.types(run)

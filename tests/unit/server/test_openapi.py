@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import jsonschema_rs
 import msgspec
 import pytest
 from jsonschema import Draft202012Validator
@@ -28,8 +29,8 @@ async def get(r, path: str, **headers: str):
 
 def test_the_document_is_valid_openapi():
     faults = [
-        f"{error.json_path}: {error.message[:200]}"
-        for error in Draft202012Validator(OPENAPI_31).iter_errors(document())
+        f"{'/'.join(map(str, error.instance_path))}: {error.message[:200]}"
+        for error in jsonschema_rs.validator_for(OPENAPI_31).iter_errors(document())
     ]
     assert faults == []
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from noetl.ids import parse
 from noetl.server.access.caller import LOCAL, caller_of, must
 from noetl.server.edge.errors import UnknownExecution
+from noetl.server.recent import Recent
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -21,8 +22,9 @@ MOST_KEPT: Final = 20_000
 class Owners:
     """Tenants and paths of runs, which never change: the last ones that were asked for are kept."""
 
-    def __init__(self, executions: Executions) -> None:
+    def __init__(self, executions: Executions, recent: Recent | None = None) -> None:
         self._executions = executions
+        self._recent = Recent() if recent is None else recent
         self._kept: OrderedDict[str, tuple[str, str]] = OrderedDict()
 
     async def of(self, execution_id: str) -> tuple[str, str]:
@@ -31,7 +33,7 @@ class Owners:
         if found is not None:
             self._kept.move_to_end(execution_id)
             return found
-        row = await self._executions.get(execution_id)
+        row = self._recent.first_row(execution_id) or await self._executions.get(execution_id)
         if row is None:
             raise _unknown(execution_id)
         found = self._kept[execution_id] = (row.tenant_id, row.path)

@@ -1,4 +1,4 @@
-"""From a request to its route: paths without names in them are found by one look."""
+"""From a request to its route: a fixed path is found by one look, another one among its like."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
 
 from noetl.errors import NoetlError
 from noetl.server.edge.problems import refused
@@ -51,11 +52,35 @@ class Door:
             for method in route.methods or ()
             if method != "HEAD"
         }
+        self._alike: dict[tuple[str, str], list[tuple[int, Route]]] = {}
+        for route in routes:
+            if "{" in route.path:
+                # A name that may hold slashes fits any number of them.
+                parts = 0 if ":path}" in route.path else route.path.count("/")
+                for method in (route.methods or set()) - {"HEAD"}:
+                    alike = self._alike.setdefault((method, _begin(route.path)), [])
+                    alike.append((parts, route))
+
+    def _found(self, scope: Scope) -> Callable[[Request], Awaitable[Response]] | None:
+        """What answers a request; none when the router is to say what is wrong with it."""
+        method, path = scope.get("method", ""), scope.get("path", "")
+        endpoint = self._fixed.get((method, path))
+        if endpoint is not None:
+            return endpoint
+        slashes = path.count("/")
+        for parts, route in self._alike.get((method, _begin(path)), ()):
+            if parts in {0, slashes}:
+                match, more = route.matches(scope)
+                if match is Match.FULL:
+                    scope.update(more)
+                    found: Callable[[Request], Awaitable[Response]] = route.endpoint
+                    return found
+        return None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         try:
-            endpoint = self._fixed.get((scope.get("method", ""), scope.get("path", "")))
+            endpoint = self._found(scope)
             if endpoint is None:
                 await self._app(scope, receive, send)
                 return
@@ -67,6 +92,11 @@ class Door:
             if not scope.get(GONE) or task is None:
                 raise
             task.uncancel()  # there is nobody left to answer
+
+
+def _begin(path: str) -> str:
+    """What comes before the first name or the third slash of a path."""
+    return "/".join(path.split("/", 3)[:3])
 
 
 def _is_written(scope: Scope, response: Response) -> bool:

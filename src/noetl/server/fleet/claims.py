@@ -17,6 +17,7 @@ from noetl.server.fleet.reports import find_command
 from noetl.server.ingest.caution import is_last_chance
 from noetl.server.ingest.handout import is_held
 from noetl.server.ingest.posts import Ask, Post, Stamped
+from noetl.telemetry.failpoint import armed, failpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,6 +64,8 @@ class Claims:
         ask = Ask(body.worker_id, body.pool, slots, frozenset(body.exclude_kinds))
         wait_s = max(0.0, min(body.wait_seconds, MOST_WAIT_S))
         await self._ingest.submit((), ask, wait_s)
+        if armed and ask.given:
+            await failpoint("server.claim")
         self._workers.seen(body.worker_id)
         return Claimed(claimed=tuple(ask.given))
 
@@ -177,6 +180,8 @@ class Claims:
         if held:
             asked = [(command_id, item.attempt) for command_id, item in held.items()]
             extended = await self._commands.extend(body.worker_id, asked, until)
+        if armed:
+            await failpoint("server.heartbeat")
         kept = set(extended)
         lost: list[str] = []
         stopped: list[str] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from noetl.store.base import ExecutionRow, Store
 
 MOST_STATES: Final = 10_000
+MOST_ENDED: Final = 500
+"""Runs that have ended: they are asked for a little while, and then hardly ever."""
 _PAGE: Final = 1_000
 
 
@@ -43,6 +45,7 @@ class Cache:
         self._programs = programs
         self._most = most
         self._kept: OrderedDict[str, Entry] = OrderedDict()
+        self._ended: deque[str] = deque()
 
     def peek(self, execution_id: str) -> Entry | None:
         """The entry if it is at hand."""
@@ -101,9 +104,15 @@ class Cache:
         return entry
 
     def retire(self, execution_id: str) -> None:
-        """Let a run that has ended be the first to go."""
-        if execution_id in self._kept:
-            self._kept.move_to_end(execution_id, last=False)
+        """Let a run that has ended be the first to go; of such ones only the latest are kept."""
+        if execution_id not in self._kept:
+            return
+        self._kept.move_to_end(execution_id, last=False)
+        self._ended.append(execution_id)
+        if len(self._ended) > MOST_ENDED:
+            oldest = self._kept.get(self._ended.popleft())
+            if oldest is not None and oldest.state.terminal is not None:
+                self.drop(oldest.state.execution_id)
 
     def drop(self, execution_id: str) -> None:
         """Forget a state that may differ from the log."""

@@ -131,6 +131,7 @@ class HandOut:
         for ask in batch.asks:
             if ask.is_repeat:
                 await self._held_already(batch, ask)
+                ask.slots = 0  # a copy that comes late may have nobody who reads its answer
             if ask.slots > 0:
                 asking.setdefault(ask.pool, []).append(ask)
         self._dismiss(batch)
@@ -194,9 +195,11 @@ class HandOut:
         for item in candidates:
             if not any(ask.slots > 0 for ask in asks):
                 return
-            ask = next((one for one in asks if one.wants(item.kind)), None)
-            if ask is None:
+            # Who asks for much gets no more than others, as long as they have room.
+            fitting = [one for one in asks if one.wants(item.kind)]
+            if not fitting:
                 continue
+            ask: Ask | None = fitting[0] if len(fitting) == 1 else min(fitting, key=_given)
             turn = await batch.turn(item.execution_id)
             command = None if turn is None else claimable(turn.state, item.command_id)
             if turn is None or command is None:
@@ -204,9 +207,10 @@ class HandOut:
                 continue
             if is_last_chance(command.lost, command.max_attempts):
                 ask = await self._apart(batch, asks, item.kind)
-                if ask is None:
-                    continue  # it waits
-                batch.wary.add(ask.worker_id)
+                if ask is not None:
+                    batch.wary.add(ask.worker_id)
+            if ask is None:
+                continue  # it waits
             ask.given.append(self.claim(turn, command, ask.worker_id, until, item.cause))
             ask.slots -= 1
             batch.served[ask] = None
@@ -278,6 +282,10 @@ class HandOut:
             trace=state.trace,
             meta={"visit": issued.visit, "total": issued.total},
         )
+
+
+def _given(ask: Ask) -> int:
+    return len(ask.given)
 
 
 def _awaited(command: Command) -> dict[str, Any] | None:

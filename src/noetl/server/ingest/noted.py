@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from noetl.store.base import Change, ExecutionRow
 
 _ENDED: Final = frozenset(FINISHED)
+_FAILED: Final = "FAILED"
 _DEFECT: Final = "engine.error"
 _LATE: Final = "command.late"
 _log: Final = logging.getLogger("noetl.server")
@@ -36,8 +37,8 @@ class Notes:
         for change in changes:
             if change.execution.last_event_type == _DEFECT:
                 metrics.engine_errors.inc()
-            if change.expected_seq == 0:
-                _log.info("an execution begins", extra=_about(change.execution))
+            if change.expected_seq == 0 and _log.isEnabledFor(logging.DEBUG):
+                _log.debug("an execution begins", extra=_about(change.execution))
             for row in change.commands:
                 if row.status in _ENDED:
                     metrics.commands_processed.inc(row.pool or "", row.status)
@@ -52,10 +53,13 @@ class Notes:
             self._quotas.ended(row.tenant_id)
         seconds = _seconds(row)
         self.metrics.finished(row.status, seconds)
+        level = logging.INFO if row.status == _FAILED else logging.DEBUG
+        if not _log.isEnabledFor(level):
+            return
         told = {"status": row.status, "duration_ms": round(seconds * 1000, 3)}
         if row.error is not None and "code" in row.error:
             told["code"] = row.error["code"]
-        _log.info("an execution has ended", extra={**_about(row), **told})
+        _log.log(level, "an execution has ended", extra={**_about(row), **told})
 
 
 def _about(row: ExecutionRow) -> dict[str, Any]:

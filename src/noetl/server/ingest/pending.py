@@ -64,6 +64,10 @@ class Pending:
         if not siblings:
             del self._runs[waiting.execution_id]
 
+    def count(self, pool: str) -> int:
+        """How many commands of a pool wait."""
+        return sum(map(len, self._pools.get(pool, {}).values()))
+
     def leave(self, execution_id: str) -> None:
         """Nothing of a run can be claimed now: it has ended, or is paused."""
         for command_id in list(self._runs.get(execution_id, ())):

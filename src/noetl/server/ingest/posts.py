@@ -46,6 +46,8 @@ class Post:
     spares_children: bool = False
     weight: int = 1
     """How many events it brings."""
+    gives_way: bool = False
+    """What was begun before goes first: it begins a run that somebody asks for."""
     error: BaseException | None = None
     losses: int = 0
     generated: int = 0

@@ -2,6 +2,9 @@
 
 One task owns all states. While it commits, requests queue up; the next turn takes them together, so
 the size of a batch follows the load. What loses a race is decided again from the log.
+
+Runs that somebody asks for wait in a line of their own. A batch takes few of them, after all that
+concerns what was begun before: whoever asks for more than can be done does not keep it from ending.
 """
 
 from __future__ import annotations
@@ -37,9 +40,13 @@ if TYPE_CHECKING:
 
 MOST_QUEUED: Final = 4_096
 MOST_QUEUED_BYTES: Final = 64 * 1024 * 1024
+MOST_STARTS_QUEUED: Final = 1_024
+"""Requests for new runs; they are refused long before reports would be."""
 MOST_TAKEN: Final = 512
 MOST_TAKEN_BYTES: Final = 16 * 1024 * 1024
 MOST_EVENTS: Final = 4_096
+MOST_STARTS: Final = 64
+"""Runs that a batch begins, unless one request asks for more."""
 EVENTS_AT_A_STRETCH: Final = 512
 MOST_LOSSES: Final = 8
 RETRY_DEFECT_S: Final = 30.0
@@ -70,7 +77,10 @@ class Ingest:
         self._handout = handout
         self._signals = signals
         self._queue: deque[Work] = deque()
+        self._starts: deque[Work] = deque()
+        """Requests for new runs."""
         self._queued_bytes = 0
+        self._busy_since: float | None = None
         self._again: deque[Post] = deque()
         self._unlucky: deque[Post] = deque()
         """Posts that have lost too many races."""
@@ -122,6 +132,11 @@ class Ingest:
             return "ok"
         return "slow" if queued < MOST_QUEUED * 9 // 10 else "stop"
 
+    @property
+    def hangs_s(self) -> float:
+        """How long the batch takes that is under way; nothing else is stored meanwhile."""
+        return 0.0 if self._busy_since is None else self._clock.monotonic() - self._busy_since
+
     def lease_until(self) -> str:
         """The end of a lease that begins now."""
         return from_now(self._clock, self._handout.lease_s)
@@ -143,14 +158,18 @@ class Ingest:
     def _enqueue(self, work: Work) -> None:
         if self._is_draining:
             raise Draining("the server is stopping")
-        if len(self._queue) >= MOST_QUEUED:
-            raise PoolSaturated(f"{MOST_QUEUED} requests are queued", hint="try again")
-        if self._queue and self._queued_bytes + work.size > MOST_QUEUED_BYTES:
+        gives_way = any(post.gives_way for post in work.posts)
+        queue, most = (
+            (self._starts, MOST_STARTS_QUEUED) if gives_way else (self._queue, MOST_QUEUED)
+        )
+        if len(queue) >= most:
+            raise PoolSaturated(f"{most} requests are queued", hint="try again")
+        if self._queued_bytes and self._queued_bytes + work.size > MOST_QUEUED_BYTES:
             raise PoolSaturated(f"{self._queued_bytes} bytes are queued", hint="try again")
         work.open = len(work.posts)
         for post in work.posts:
             post.work = work
-        self._queue.append(work)
+        queue.append(work)
         self._queued_bytes += work.size
         self._wake.set()
 
@@ -162,7 +181,7 @@ class Ingest:
             while True:
                 await self._wake.wait()
                 self._wake.clear()
-                while self._queue or self._again or self._unlucky:
+                while self._queue or self._starts or self._again or self._unlucky:
                     await self._batch()
                     while self._unlucky:
                         await self._alone(self._unlucky.popleft())
@@ -172,8 +191,9 @@ class Ingest:
 
     def _drain(self) -> None:
         self._is_draining = True
-        while self._queue:
-            _fail(self._queue.popleft(), Draining("the server is stopping"))
+        for queue in (self._queue, self._starts):
+            while queue:
+                _fail(queue.popleft(), Draining("the server is stopping"))
         for ask in list(self._handout.parked()):
             self._handout.close(ask)
             if ask.work is not None:
@@ -181,7 +201,7 @@ class Ingest:
 
     async def _batch(self) -> None:
         """One commit of what is queued."""
-        self._writer.metrics.ingest_queue_depth.set(len(self._queue))
+        self._writer.metrics.ingest_queue_depth.set(len(self._queue) + len(self._starts))
         works = self._taken()
         again, self._again = self._again, deque()
         posts = [*again, *(post for work in works for post in work.posts)]
@@ -202,6 +222,7 @@ class Ingest:
     ) -> None:
         """Fill a batch, commit it, answer; what fails is the answer of its requests."""
         moment = self._clock.now()
+        self._busy_since = self._clock.monotonic()
         batch = Batch(moment, rfc3339(moment), self._opened)
         began = self._writer.begin(works)
         try:
@@ -229,18 +250,22 @@ class Ingest:
             raise
         except Exception as fault:  # noqa: BLE001 - a failed commit is the answer of its requests
             self._undo(batch, works, posts, fault)
+        finally:
+            self._busy_since = None
 
     def _taken(self) -> list[Work]:
-        """What is queued, up to the size of a batch."""
+        """What is queued, up to the size of a batch; new runs last."""
         works: list[Work] = []
-        weight = size = 0
-        while self._queue and len(works) < MOST_TAKEN and weight < MOST_EVENTS:
-            if works and size + self._queue[0].size > MOST_TAKEN_BYTES:
-                break
-            work = self._queue.popleft()
-            weight += sum(post.weight for post in work.posts)
-            size += work.size
-            works.append(work)
+        size = 0
+        for queue, most in ((self._queue, MOST_EVENTS), (self._starts, MOST_STARTS)):
+            weight = 0
+            while queue and len(works) < MOST_TAKEN and weight < most:
+                if works and size + queue[0].size > MOST_TAKEN_BYTES:
+                    break
+                work = queue.popleft()
+                weight += sum(post.weight for post in work.posts)
+                size += work.size
+                works.append(work)
         self._queued_bytes -= size
         return works
 

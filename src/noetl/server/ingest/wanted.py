@@ -83,6 +83,11 @@ class Wanted:
     sender: Sender | None = None
     """Who appends the start, when it is not the ingest itself."""
 
+    @property
+    def gives_way(self) -> bool:
+        """Whether somebody asks for a run anew, who may be told to come back later."""
+        return self.is_metered and self.parent_execution_id is None
+
 
 class Sender(Protocol):
     """Appends posts."""

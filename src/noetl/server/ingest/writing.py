@@ -11,7 +11,7 @@ from noetl.server.edge.moments import seconds_between
 from noetl.server.signals import EVENTS
 from noetl.store.base import Outgoing
 from noetl.store.views import Past, change
-from noetl.telemetry.failpoint import failpoint
+from noetl.telemetry.failpoint import armed, failpoint
 
 if TYPE_CHECKING:
     from noetl.clock import Clock
@@ -63,9 +63,11 @@ class Writer:
         done = self._signals.taken_done()
         began = self._clock.monotonic()
         try:
-            await failpoint("server.append.before_commit")
+            if armed:
+                await failpoint("server.append.before_commit")
             lost = await commit(list(changes.values()), done)
-            await failpoint("server.append.after_commit")
+            if armed:
+                await failpoint("server.append.after_commit")
         except BaseException:
             self._signals.delivered(done)
             raise

@@ -21,6 +21,7 @@ from noetl.server.edge.moments import from_now
 from noetl.server.ingest.posts import Post, Stamped
 from noetl.server.ingest.wanted import Wanted
 from noetl.server.signals import sleep_until
+from noetl.telemetry.failpoint import armed, failpoint
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -111,6 +112,8 @@ async def sweep(plane: Plane, older_s: float = EVERY_S) -> None:
 async def _all(plane: Plane, waiting: list[Outgoing], done: set[str]) -> None:
     """Deliver messages; those that need not come again are noted, also when others fail."""
     faults: list[BaseException] = []
+    if armed and waiting:
+        await failpoint("server.deliver")
     for kind, items in groupby(waiting, key=lambda item: item.kind):
         batch = list(items)
         if kind == "admit":

@@ -28,8 +28,9 @@ IDLE_S: Final = 5.0
 async def run(plane: Plane, outage_at: float | None = None) -> None:
     """Look every second while a worker holds anything, else rarely.
 
-    Nothing expires within one lease after the database, or all servers, were away: until then a
-    worker could not beat. `outage_at` is when that was, on the monotonic clock.
+    Nothing expires within one lease after the database, or all servers, were away, or a commit
+    hung: until then a worker could not beat or report. `outage_at` is when that was, on the
+    monotonic clock.
     """
     clock, lease_s = plane.parts.clock, plane.parts.lease_s
     # What was held before this process began is known to nobody: look often until it has ended.
@@ -37,6 +38,9 @@ async def run(plane: Plane, outage_at: float | None = None) -> None:
     outage_at = began if outage_at is None else outage_at
     while True:
         await asyncio.sleep(outage_at + lease_s - clock.monotonic())
+        if plane.ingest.hangs_s > lease_s / 2:
+            outage_at = clock.monotonic()
+            continue
         try:
             await sweep(plane)
         except DatabaseGone:

@@ -15,7 +15,7 @@ from noetl.bus.base import BusGone, TooLarge
 from noetl.server.edge.moments import from_now
 from noetl.server.operations.letters import is_told, letter_of
 from noetl.server.signals import EVENTS
-from noetl.telemetry.failpoint import failpoint
+from noetl.telemetry.failpoint import armed, failpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -108,12 +108,15 @@ async def _read(plane: Plane, outgoing: Outgoing) -> Sequence[Recorded]:
 
 async def _publish(plane: Plane, batch: Iterable[tuple[Outgoing, Sequence[Recorded]]]) -> int:
     """Publish in order; how many messages were new to the bus."""
-    await failpoint("server.publish")
+    if armed:
+        await failpoint("server.publish")
     told = [(outgoing, events) for outgoing, events in batch if any(map(is_told, events))]
     metrics, spans = plane.metrics, plane.spans
     began = 0.0 if spans is None else spans.tracer.monotonic()
     try:
         new = await _send(plane, told)
+        if armed:
+            await failpoint("server.published")
     except BusGone:
         metrics.outbox_failed.inc(by=len(told))
         raise

@@ -11,6 +11,7 @@ from noetl.server.edge.moments import seconds_until
 from noetl.server.ingest.posts import Post, Stamped
 from noetl.server.runs.admission import START_TIMER
 from noetl.server.signals import sleep_until
+from noetl.telemetry.failpoint import armed, failpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,6 +55,8 @@ async def fire(plane: Plane, rows: list[TimerRow]) -> int:
         if row.timer_key != START_TIMER
     ]
     metrics.timers_due.set(len(rows))
+    if armed and rows:
+        await failpoint("server.timer")
     if posts:
         await plane.ingest.submit(posts)
     await asyncio.gather(*(_begin(plane, row, fired) for row in starts))

@@ -148,6 +148,7 @@ class Reader:
         self._behind = 0
         self._is_reading = False
         self._must_read = True
+        self._is_first = True
         self._is_over = False
         self._ended: str | None = None
         self._wake = asyncio.Event()
@@ -187,6 +188,8 @@ class Reader:
                 for chunk in self._chunks(events):
                     yield chunk
                     told_at = clock.monotonic()
+                if events and self._is_told():
+                    return
                 if clock.monotonic() - told_at >= PING_S:
                     yield PING
                     told_at = clock.monotonic()
@@ -196,6 +199,10 @@ class Reader:
             return  # the reader comes back, and goes on where it was
         if self._ended is not None:
             yield last(self.execution_id, self._ended)
+
+    def _is_told(self) -> bool:
+        """Whether the end of the run was among what was sent."""
+        return self._ended is not None
 
     def _chunks(self, events: list[Recorded]) -> Iterator[bytes]:
         frames: list[bytes] = []
@@ -208,6 +215,8 @@ class Reader:
                 frames, size = [], 0
             if isinstance(item.event, TERMINAL):
                 self._ended = item.event.status
+        if events and self._ended is not None:
+            frames.append(last(self.execution_id, self._ended))
         if frames:
             yield b"".join(frames)
 
@@ -242,6 +251,12 @@ class Reader:
 
     async def _read(self) -> list[Recorded]:
         """A page of the log; commits that come meanwhile are found by the next one."""
+        if self._is_first:
+            self._is_first = False
+            if recent := self._streams.signals.recent.after(self.execution_id, self._seq):
+                self._must_read = False
+                self._seq = recent[-1].seq
+                return recent
         self._is_reading, self._must_read = True, False
         try:
             page = await self._streams.store.log.read(self.execution_id, self._seq, PAGE)

@@ -21,9 +21,16 @@ from noetl.server.access.entry import admit
 from noetl.server.access.permissions import ANYBODY, PERMISSIONS, PUBLIC
 from noetl.server.edge.bodies import CODINGS, Unpacking, must_be_plain, not_json
 from noetl.server.edge.door import BODY, LATE, REQUEST_S
-from noetl.server.edge.errors import BadMediaType, RequestTimeout, TooLarge, Unacceptable
+from noetl.server.edge.errors import (
+    BadMediaType,
+    PoolSaturated,
+    RequestTimeout,
+    TooLarge,
+    Unacceptable,
+)
 from noetl.server.edge.moments import moment_of
 from noetl.server.edge.problems import answer_of, header, named
+from noetl.telemetry.failpoint import armed, failpoint
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -272,6 +279,8 @@ class _Exchange:
                 self._plane.audits.failed(request, error, self._action, " ".join(self._name))
         response.raw_headers.append((b"x-request-id", request_id.encode("ascii")))
         if self._is_write:
+            if armed:
+                await failpoint("server.reply")
             took = clock.monotonic() - began
             self._plane.metrics.wrote(self._name[1], response.status_code, took)
             if _log.isEnabledFor(logging.DEBUG):
@@ -332,6 +341,8 @@ class _Exchange:
             return Response(status_code=_CLIENT_GONE)  # which nobody will read
         if not isinstance(error, NoetlError):
             _log.error("a request has failed", exc_info=error, extra=self._fields(request))
+        elif isinstance(error, PoolSaturated):
+            pass  # whoever asks for too much is not to fill the log, too; the backlog tells of it
         elif error.status >= 500:  # noqa: PLR2004 - the server's own fault
             _log.warning(
                 "a request was not served",

@@ -52,7 +52,7 @@ def routes(plane: Plane) -> list[Route]:
 
 async def _stream(plane: Plane, request: Request) -> Response:
     execution_id = await owned(plane, request, _READ)
-    await plane.details.row(execution_id)
+    await plane.owners.of(execution_id)
     fields = request.query_params.get("fields", "lean")
     if fields not in {"lean", "full"}:
         raise Unacceptable("`fields` is neither `lean` nor `full`")
@@ -92,9 +92,11 @@ class EventStream(StreamingResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until the stream ends, the client leaves, or falls too far behind."""
-        sending = asyncio.ensure_future(super().__call__(scope, receive, send))
+        del scope
+        sending = asyncio.ensure_future(self.stream_response(send))
+        leaving = asyncio.ensure_future(self.listen_for_disconnect(receive))
         dropping = asyncio.ensure_future(self._reader.dropped.wait())
-        tasks: set[asyncio.Future[Any]] = {sending, dropping}
+        tasks: set[asyncio.Future[Any]] = {sending, leaving, dropping}
         if self._still is not None:
             tasks.add(asyncio.ensure_future(_ousted(self._still)))
         try:

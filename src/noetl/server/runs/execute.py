@@ -27,6 +27,7 @@ from noetl.server.ingest.wanted import (
 )
 from noetl.server.runs import requirements
 from noetl.server.runs.admission import START_TIMER
+from noetl.server.runs.backlog import wish_of
 from noetl.store.locks import Locks
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from noetl.server.ingest.tracing import Spans
     from noetl.server.ingest.wanted import Sender, Wanted
     from noetl.server.runs.admission import Admissions
+    from noetl.server.runs.backlog import Backlog
     from noetl.server.runs.control import Controls
     from noetl.store.base import CatalogEntry, Store
 
@@ -61,8 +63,10 @@ class Runs:
         ids: Ids,
         kinds: Callable[[], Awaitable[frozenset[str] | None]],
         quotas: Quotas,
+        backlog: Backlog,
     ) -> None:
         self._quotas = quotas
+        self._backlog = backlog
         self.kinds = kinds
         self._store = store
         self._ingest = ingest
@@ -169,13 +173,20 @@ class Runs:
         if wanted.is_metered:
             await quotas.enter(tenant_id)
         try:
-            started = await self._begun(wanted, entry)
+            started = await self._with_room(wanted, entry)
         finally:
             if wanted.is_metered:
                 quotas.leave(tenant_id)
         if started.status == "started":
             quotas.begun(tenant_id)
         return started
+
+    async def _with_room(self, wanted: Wanted, entry: CatalogEntry) -> Started:
+        if not wanted.gives_way:
+            return await self._begun(wanted, entry)
+        pool = wanted.pool or pool_of(self._programs.of(entry).playbook)
+        with self._backlog.entered(pool, wish_of(wanted)):
+            return await self._begun(wanted, entry)
 
     async def _begun(self, wanted: Wanted, entry: CatalogEntry) -> Started:
         if wanted.execution_id is not None:
@@ -270,7 +281,7 @@ class Runs:
                     ev.TimerSet(timer_key=START_TIMER, kind="start", due_at=wanted.start_at)
                 )
 
-        post = Post(start.execution_id, make, program=program)
+        post = Post(start.execution_id, make, program=program, gives_way=wanted.gives_way)
         if (dedup := dedup_of(wanted)) is not None:
             scope, key, window_s = dedup
             post.dedup = (scope, key, from_now(self._clock, window_s))

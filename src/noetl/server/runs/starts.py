@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from noetl.server.auditing.audit import Audits
     from noetl.server.ingest.programs import Programs
     from noetl.server.parts import ServerParts
+    from noetl.server.runs.backlog import Backlog
     from noetl.server.runs.execute import Runs
     from noetl.store.base import CatalogEntry
 
@@ -47,9 +48,16 @@ _REHEARSED: Final = frozenset({
 class Starts:
     """Turns requests into runs."""
 
-    def __init__(
-        self, parts: ServerParts, runs: Runs, programs: Programs, quotas: Quotas, audits: Audits
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts it is made from
+        self,
+        parts: ServerParts,
+        runs: Runs,
+        programs: Programs,
+        quotas: Quotas,
+        audits: Audits,
+        backlog: Backlog,
     ) -> None:
+        self._backlog = backlog
         self.quotas = quotas
         self.audits = audits
         self._store = parts.store
@@ -66,6 +74,16 @@ class Starts:
         trace: dict[str, Any] | None = None,
     ) -> Started:
         """Start a run; `key` and `trace` come with the request's headers."""
+        if body.parent_execution_id is None and caller is not LOCAL:
+            self._backlog.check(
+                (
+                    caller.tenant_id,
+                    body.path,
+                    _id(body.catalog_id),
+                    body.version,
+                    body.execution_pool,
+                )
+            )
         self.quotas.pace(caller)
         wanted = await self.wanted(body, caller, trace=trace)
         if key is not None and wanted.dedup is None:
@@ -91,7 +109,7 @@ class Starts:
         parent = None if body.parent_execution_id is None else parse(body.parent_execution_id)
         wanted = Wanted(
             path=body.path,
-            catalog_id=None if body.catalog_id is None else parse(body.catalog_id),
+            catalog_id=_id(body.catalog_id),
             version=body.version,
             payload=body.payload or body.workload or {},
             execution_id=None if body.execution_id is None else parse(body.execution_id),
@@ -191,6 +209,10 @@ class Starts:
             workload=workload,
             problems=tuple({"code": "warning", "detail": warning} for warning in warnings),
         )
+
+
+def _id(text: str | int | None) -> str | None:
+    return None if text is None else parse(text)
 
 
 def _trace(trace: dict[str, Any] | None) -> dict[str, Any] | None:

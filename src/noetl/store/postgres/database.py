@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import asyncpg
 
+from noetl.clock import SystemClock
 from noetl.store.errors import DatabaseBusy, DatabaseGone, StorageFull
 from noetl.store.postgres.pool import CONNECT_S, Pool, closed
 
@@ -15,12 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
     from typing import TypeAlias
 
+    from noetl.clock import Clock
     from noetl.store.postgres.pool import Connection
 
     Held: TypeAlias = Connection
 
 T = TypeVar("T")
 
+FULL_S: Final = 5.0
+"""How long a database counts as full after it had no space; who was refused comes back then."""
 _STATEMENT_TIMEOUT: Final = "30s"
 _SESSION: Final = {
     "application_name": "noetl",
@@ -48,11 +52,13 @@ _CLASHED: Final = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
 
 @contextlib.contextmanager
-def translated() -> Iterator[None]:
+def translated(on_full: Callable[[], None] | None = None) -> Iterator[None]:
     """What the driver raises when the database is away, full or busy, as an error of ours."""
     try:
         yield
     except asyncpg.DiskFullError as error:
+        if on_full is not None:
+            on_full()
         raise StorageFull(
             f"the database has no space left: {error}", hint="free space on its disk"
         ) from error
@@ -82,8 +88,18 @@ def _is_misuse(error: asyncpg.InterfaceError) -> bool:
 class Connections:
     """A pool; each call takes a connection for itself."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, clock: Clock | None = None) -> None:
         self._pool = pool
+        self._clock = clock or SystemClock()
+        self._full_at = -FULL_S
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the database has refused to write for lack of space a moment ago."""
+        return self._clock.monotonic() - self._full_at < FULL_S
+
+    def _is_full_now(self) -> None:
+        self._full_at = self._clock.monotonic()
 
     async def fetch(self, sql: str, *args: Any) -> list[asyncpg.Record]:  # noqa: ANN401 - parameters
         """All rows."""
@@ -104,7 +120,7 @@ class Connections:
     @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
         """A connection for several statements; errors of its use are translated too."""
-        with translated():
+        with translated(self._is_full_now):
             async with self._pool.lend() as held:
                 yield held
 
@@ -118,7 +134,7 @@ class Connections:
 
     async def _repeated(self, use: Callable[[Connection], Awaitable[T]]) -> T:
         """One statement is one transaction: that of two which block each other is tried again."""
-        with translated():
+        with translated(self._is_full_now):
             async with self._pool.lend() as held:
                 with contextlib.suppress(*_CLASHED):
                     return await use(held)

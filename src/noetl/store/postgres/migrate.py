@@ -12,6 +12,7 @@ import asyncpg
 
 from noetl.store.errors import MigrationRefused
 from noetl.store.postgres.database import translated
+from noetl.telemetry.failpoint import failpoint
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -74,6 +75,8 @@ async def migrate(url: str, known: Sequence[Script] | None = None) -> list[str]:
             async with connection.transaction():
                 await connection.execute(script.sql)
                 await connection.execute(_NOTE, script.name, script.sha256)
+                await failpoint("migration.apply")
+            await failpoint("migration.applied")
             applied.append(script.name)
         await connection.execute(ENSURE_PARTITIONS, MONTHS_AHEAD)
     return applied

@@ -25,13 +25,24 @@ ACQUIRE_S: Final = 2.0
 CONNECT_S: Final = 5.0
 CLOSE_S: Final = 5.0
 LIFETIME_S: Final = 1800.0
+LENT_S: Final = 32.0
+"""Longer than the database works on a statement: whoever has no answer by then gets none."""
 
 
 class Pool:
     """At most so many connections; whoever waits longer than two seconds for one is told so."""
 
-    def __init__(self, url: str, *, least: int, most: int, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        least: int,
+        most: int,
+        settings: Mapping[str, str],
+        lent_s: float = LENT_S,
+    ) -> None:
         self._url = url
+        self._lent_s = lent_s
         self._least = least
         self._most = most
         self._settings = dict(settings)
@@ -55,12 +66,14 @@ class Pool:
     async def lend(self) -> AsyncIterator[Connection]:
         """A connection; one that was left in the middle of something is not used again."""
         held = await self.take()
+        watch = asyncio.get_running_loop().call_later(self._lent_s, self._unanswered, held)
         try:
             yield held
         except asyncio.CancelledError:
             held.terminate()
             raise
         finally:
+            watch.cancel()
             self.give_back(held)
 
     async def take(self) -> Connection:
@@ -165,6 +178,11 @@ class Pool:
             raise DatabaseGone("the connections to the database were closed")
         self._born[held] = asyncio.get_running_loop().time()
         return held
+
+    def _unanswered(self, held: Connection) -> None:
+        """End a connection that says nothing; those at rest may be as dead, and are made anew."""
+        for each in (held, *self._free):
+            each.terminate()
 
     def _forget(self, held: Connection) -> None:
         self._born.pop(held, None)

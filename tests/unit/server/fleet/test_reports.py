@@ -200,3 +200,16 @@ async def test_a_worker_of_a_dead_server_is_found_by_the_next_one() -> None:
         (work,) = await r.claim(wait_seconds=20)
         assert asyncio.get_running_loop().time() - began <= 17
         assert work.attempt == 2
+
+
+@virtually
+async def test_a_report_that_comes_again_is_told_the_work_it_brought_and_brings_no_more() -> None:
+    async with rig() as r:
+        await r.start(many(4, 4))
+        (mine,) = await r.claim()
+        reports = [r.event(mine, "command.started"), r.event(mine, "call.done", result=1)]
+        first = await r.report(*reports, slots=1)
+        again = await r.report(*reports, slots=1)
+        assert [item.command_id for item in again.claimed] == [first.claimed[0].command_id]
+        await r.done(first.claimed[0])
+        assert (await r.report(*reports, slots=1)).claimed == ()
