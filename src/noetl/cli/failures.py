@@ -48,6 +48,7 @@ FAILURES: Final[dict[str, Failure]] = {
     "file_not_found": Failure(5, 404, "A named file does not exist, or a folder holds no YAML."),
     "file_unreadable": Failure(1, 500, "A file exists but cannot be read."),
     "file_unwritable": Failure(1, 500, "A file cannot be rewritten; it is left as it was."),
+    "events_write_failed": Failure(1, 507, "The event log of a run cannot be written."),
     "not_found": Failure(5, 404, "A topic or a kind does not exist."),
     "invalid_playbook": Failure(7, 422, "A document breaks the language."),
     "invalid_workload": Failure(7, 422, "The inputs of a run are not what its playbook takes."),

@@ -100,9 +100,6 @@ class Session:
             return asyncio.run(self._main())
         except NoetlError as fault:
             raise failure_of(fault) from fault
-        except OSError as fault:
-            message = f"the event log cannot be written: {fault}"
-            raise CommandFailed("file_unwritable", message, hint="is the disk full?") from fault
 
     def exit_code(self, finished: Finished) -> int:
         """The exit code of the process."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from noetl.engine.events import PlaybookStarted
 from noetl.engine.rows import InvalidRow
@@ -31,6 +31,13 @@ class CorruptLog(NoetlError):
     """A log that no run of ours can have left behind."""
 
     code = "corrupt_log"
+
+
+class LogUnwritable(NoetlError):
+    """The log takes no more events: what was decided is not kept, so the run cannot go on."""
+
+    code = "events_write_failed"
+    status: ClassVar[int] = 507
 
 
 class Journal:

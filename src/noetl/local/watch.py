@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from noetl.engine.events import CommandIssued
+from noetl.local.journal import LogUnwritable
 from noetl.local.steps import Runs
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Watch:
         """The pools that have, or had, work."""
         self.on_pool: Callable[[str], None] | None = None
         self.ended = asyncio.Event()
-        self.fault: OSError | None = None
+        self.fault: LogUnwritable | None = None
         self._is_replay = False
         self._on_event = on_event
 
@@ -50,9 +51,11 @@ class Watch:
             try:
                 self.journal.commit(events)
             except OSError as fault:
-                self.fault = fault
+                self.fault = LogUnwritable(
+                    f"the event log cannot be written: {fault}", hint="is the disk full?"
+                )
                 self.ended.set()
-                raise
+                raise self.fault from fault
         if self.is_kept:
             self.events += events
         for recorded in events:

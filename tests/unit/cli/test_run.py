@@ -309,7 +309,7 @@ def test_a_log_that_cannot_be_written_is_said(noetl, write):
     code, out, err = noetl("run", write(QUICK), "--events", "file/log.jsonl")
 
     assert (code, out) == (1, "")
-    assert err.startswith("error[file_unwritable]: the event log cannot be written: ")
+    assert err.startswith("error[events_write_failed]: the event log cannot be written: ")
 
 
 @pytest.mark.parametrize(("status", "code"), [(401, 4), (404, 5), (409, 6), (422, 7), (503, 11), (418, 1)])  # fmt: skip  # noqa: E501 - one table

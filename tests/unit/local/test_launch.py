@@ -4,7 +4,7 @@ import pytest
 
 from noetl.api.problems import Refused
 from noetl.engine import events as ev
-from noetl.local.journal import Journal
+from noetl.local.journal import Journal, LogUnwritable
 from noetl.local.launch import Job, check_same, digest_of, finish, root_of
 from noetl.local.run import Stack
 from noetl.local.watch import Watch
@@ -114,10 +114,10 @@ def test_a_log_that_cannot_be_written_ends_the_run(tmp_path):
 
     async def main():
         watch = Watch(Journal(tmp_path / "file" / "log.jsonl"))
-        with pytest.raises(FileExistsError):
+        with pytest.raises(LogUnwritable):
             watch.commit(log(started()))
         running = Stack(None, watch, None)
-        with pytest.raises(FileExistsError):
+        with pytest.raises(LogUnwritable):
             await finish(running, Job(file="t", text=""), asyncio.Event())
 
     asyncio.run(main())

@@ -90,15 +90,25 @@ def test_a_child_without_a_name_is_refused(tool, config):
         ({"seconds": "2m"}, 120_000),
         ({"seconds": 0}, 0),
         ({"seconds": 0.0001}, 1),
-        ({"until": "2026-01-31T12:00:30Z"}, 30_000),
-        ({"until": "2026-01-31T13:00:30+01:00"}, 30_000),
-        ({"until": "2020-01-31T12:00:30Z"}, 0),
     ],
 )
 def test_a_wait_is_a_number_of_milliseconds(config, wait_ms):
     assert run(WaitTool(FakeClock()), config) == Parked(
         reason="retry", request={"wait_ms": wait_ms}
     )
+
+
+@pytest.mark.parametrize(
+    ("until", "utc"),
+    [
+        ("2026-01-31T12:00:30Z", "2026-01-31T12:00:30.000000Z"),
+        ("2026-01-31T13:00:30+01:00", "2026-01-31T12:00:30.000000Z"),
+        ("2020-01-31T12:00:30Z", "2020-01-31T12:00:30.000000Z"),
+    ],
+)
+def test_a_wait_until_a_time_leaves_the_clock_to_the_server(until, utc):
+    waits = run(WaitTool(FakeClock()), {"until": until})
+    assert waits == Parked(reason="retry", request={"until": utc})
 
 
 def test_a_wait_for_an_answer_has_the_limit_of_the_task():
