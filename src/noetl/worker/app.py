@@ -9,6 +9,7 @@ import platform
 from typing import TYPE_CHECKING
 
 from noetl.api.runtime import WorkerEntry
+from noetl.telemetry.failpoint import armed, failpoint
 from noetl.worker.brakes import watch
 from noetl.worker.consume import Applicant, Consumer
 from noetl.worker.courier import Sender
@@ -89,7 +90,6 @@ class Worker:
                 bench=Bench(
                     client=client,
                     tools=parts.tools,
-                    clock=parts.clock,
                     redactor=parts.redactor,
                     objects=Objects(client),
                     blobs=parts.blobs,
@@ -245,9 +245,9 @@ class Worker:
         if beat.drain:
             self.drain()
 
-    def _too_many(self, run: Run) -> None:
-        """More of a kind than this worker should have: others may be free."""
-        task = self._loop(self._exit.give([run], "kind_limit"), "release")
+    def _too_many(self, run: Run, reason: str) -> None:
+        """More than this worker should have: others may be free."""
+        task = self._loop(self._exit.give([run], reason), "release")
         self._releases.add(task)
         task.add_done_callback(self._releases.discard)
 
@@ -268,6 +268,8 @@ class Worker:
         """Give back what has not begun, wait for the rest, hand over what there is to tell."""
         held = self.held
         await self._release(held.unstarted())
+        if armed:
+            await failpoint("worker.drain")
         if not await held.emptied(self._parts.drain_s):
             _log.warning("commands outlast the drain", extra={"count": held.running})
         await self._release([run for run in held if not run.is_stopped])

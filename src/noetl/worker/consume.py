@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from noetl.api.commands import Claim
 from noetl.api.problems import Refused
+from noetl.telemetry.failpoint import armed, failpoint
 from noetl.worker.meters import Meters
 from noetl.worker.patience import Backoff, is_denied, is_passing, is_pressed
 
@@ -190,6 +191,8 @@ class Consumer:
         self.counts.claims += 1
         with self._held.promise(asked):
             answer = await applicant.client.claim(body)
+            if armed and answer.claimed:
+                await failpoint("worker.claim")
             self._held.take(answer.claimed)
         self.counts.took("poll", len(answer.claimed))
         return len(answer.claimed)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from noetl.api.events import Reports
-from noetl.telemetry.failpoint import failpoint
+from noetl.telemetry.failpoint import armed, failpoint
 from noetl.worker.meters import Meters
 from noetl.worker.parcels import Undeliverable
 from noetl.worker.patience import Backoff, is_denied, is_passing
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from noetl.worker.parcels import Parcels
 
 ENVELOPE_BYTES: Final = 512
+ANSWER_S: Final = 10.0
+"""How long an answer may take; then the connection may be lost, and sending again does no harm."""
 _FINAL: Final = frozenset({"call.done", "call.error", "command.parked"})
 
 _log = logging.getLogger("noetl.worker")
@@ -124,9 +126,12 @@ class Courier:
         try:
             await self._deliver(batch)
             with self._sender.held.promise(batch.free_slots):
-                await failpoint("worker.report.before")
-                answer = await self._sender.client.report(self._body(batch))
-                await failpoint("worker.report.after")
+                if armed:
+                    await failpoint("worker.report.before")
+                async with asyncio.timeout(ANSWER_S):
+                    answer = await self._sender.client.report(self._body(batch))
+                if armed:
+                    await failpoint("worker.report.after")
                 self._settle(batch, answer)
         except Exception as fault:  # noqa: BLE001 - the border: whatever the transport raises, no report is lost
             await self._failed(batch, fault)
@@ -153,7 +158,7 @@ class Courier:
     async def _next(self) -> Batch | None:
         if self.spill.is_empty:
             held = self._sender.held
-            return Batch(self._queue.batch(), 0 if self.is_full else held.free)
+            return Batch(self._queue.batch(), 0 if self.is_full else held.wanted)
         await self.spill.save(self._queue)
         items = await self.spill.oldest(self._queue.most, MOST_BYTES)
         return Batch(items, 0, is_on_disk=True) if items else None

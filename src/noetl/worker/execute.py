@@ -16,7 +16,7 @@ from noetl.api.results import INLINE_BYTES
 from noetl.dsl.views import Outcome, Reference
 from noetl.engine.events import Error
 from noetl.engine.pipeline import Done, Failed, Park, Pipeline, RunTask
-from noetl.telemetry.failpoint import failpoint
+from noetl.telemetry.failpoint import armed, failpoint
 from noetl.telemetry.traces.context import trace_id_of
 from noetl.telemetry.traces.span import CONSUMER
 from noetl.telemetry.traces.tracer import code_of
@@ -150,7 +150,7 @@ class Executor:
             known = await desk.playbooks.get(command.catalog_id)
         name = command.node_name
         step = known.claim(name) if command.is_claim else known.step(name)
-        tasks = Tasks(desk.bench, command, sinks)
+        tasks = Tasks(desk.bench, command, sinks, run.claimed_at)
         tasks.trace = trace
         stepper = Stepper(step, command, known.defaults, tasks)
         pipeline = stepper.begin(await self._checkpoint(command))
@@ -192,9 +192,11 @@ class Executor:
                     raise ToolError("internal", "report_rejected", message)
             run.is_started = True
             desk.meters.started(asyncio.get_running_loop().time() - run.claimed_at)
-        await failpoint("worker.tool.start")
+        if armed:
+            await failpoint("worker.tool.start")
         outcome = await tasks.run(move, pipeline.keep)
-        await failpoint("worker.tool.end")
+        if armed:
+            await failpoint("worker.tool.end")
         return outcome
 
     async def _checkpoint(self, command: Command) -> Mapping[str, Any] | None:

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from noetl.worker.pace import Pace
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
     from typing import Any
@@ -18,6 +20,8 @@ ABANDON_S: Final = 10.0
 MOST_REMEMBERED: Final = 4096
 KEPT_WAITING: Final = 4
 """How many times its limit a kind may be held, so that there is a next one at once."""
+STALE_S: Final = 0.25
+"""How long a command may wait for a slot before others may have it."""
 _NOTHING: Final[Mapping[str, int]] = {}
 
 
@@ -33,6 +37,8 @@ class Run:
     """Whether the server knows the checkpoint."""
     claimed_at: float = 0.0
     """In the time of the loop."""
+    began_at: float = 0.0
+    """When it got its slot, in the same time."""
     is_started: bool = False
     is_stopped: bool = False
     """It was cancelled, lost or given back: whatever comes of it is not reported."""
@@ -49,7 +55,8 @@ class Kinds:
     """How many commands of a kind may run at once, and who takes those that are too many."""
 
     limits: Mapping[str, int] = field(default_factory=dict)
-    on_excess: Callable[[Run], None] = lambda _: None
+    on_excess: Callable[[Run, str], None] = lambda _run, _reason: None
+    """Gives back a command that was stopped here, for a reason."""
 
     def full(self, runs: Iterable[Run]) -> frozenset[str]:
         """The kinds of which there are as many as may be."""
@@ -89,6 +96,17 @@ class Held:
         self._promised = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._reported: OrderedDict[tuple[str, int], None] = OrderedDict()
+        self._pace = Pace()
+        self._looking: asyncio.TimerHandle | None = None
+
+    @property
+    def wanted(self) -> int:
+        """Free slots, and the commands that are worth having before there is one."""
+        if self.is_closed or self.brakes or self.is_paused:
+            return 0
+        now = asyncio.get_running_loop().time()
+        ages = (now - run.began_at for run in self._running.values())
+        return max(0, self.unused + self._pace.ahead(self.slots, ages) - self._promised)
 
     @property
     def free(self) -> int:
@@ -159,11 +177,12 @@ class Held:
             run = Run(command, claimed_at=now)
             if self._kinds.limits and self._kinds.is_excess(command, self):
                 run.is_stopped = True
-                self._kinds.on_excess(run)
+                self._kinds.on_excess(run, "kind_limit")
             elif len(self._running) < self.slots and not self.is_closed and self._may_start(run):
                 self._start(run)
             else:
                 self._waiting.append(run)
+                self._look_later()
 
     def stop_ids(self, ids: Iterable[str], attempts: Mapping[str, int] = _NOTHING) -> int:
         """Stop these commands, or those of these executions; how many there were.
@@ -229,6 +248,7 @@ class Held:
 
     def _start(self, run: Run) -> None:
         self._running[run.command.command_id] = run
+        run.began_at = asyncio.get_running_loop().time()
         task = asyncio.get_running_loop().create_task(self._execute(run))
         run.task = task
         self._tasks.add(task)
@@ -247,6 +267,7 @@ class Held:
         self._reported[run.key] = None
         if len(self._reported) > MOST_REMEMBERED:
             self._reported.popitem(last=False)
+        self._pace.ended(asyncio.get_running_loop().time() - run.began_at)
         self._free(run)
 
     def _free(self, run: Run) -> None:
@@ -266,6 +287,27 @@ class Held:
             if self._may_start(run):
                 self._waiting.remove(run)
                 self._start(run)
+
+    def _look_later(self) -> None:
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().call_later(STALE_S, self._look)
+
+    def _look(self) -> None:
+        """Give back what waits for a slot too long.
+
+        One whose kind is limited, or whose older attempt has not ended, waits for that.
+        """
+        self._looking = None
+        before = asyncio.get_running_loop().time() - STALE_S
+        for run in list(self._waiting):
+            command = run.command
+            if command.action in self._kinds.limits or command.command_id in self._running:
+                continue
+            if run.claimed_at > before:
+                self._look_later()
+            else:
+                self.stop(run)
+                self._kinds.on_excess(run, "no_slot")
 
     def _abandon(self, run: Run) -> None:
         """A tool that ignores its end keeps no slot."""

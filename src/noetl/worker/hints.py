@@ -13,6 +13,7 @@ from noetl.api.problems import Refused
 from noetl.bus.base import BusGone
 from noetl.bus.subjects import control, pool_of, token
 from noetl.ids import InvalidId, parse
+from noetl.telemetry.failpoint import armed, failpoint
 from noetl.worker.consume import SETTLED
 from noetl.worker.meters import Meters
 from noetl.worker.patience import Backoff, is_denied, is_passing, is_pressed
@@ -163,7 +164,7 @@ class Listener:
             client = ear.servers.own
         elif client is ear.servers.own and not ear.consumer.is_failing:
             # The claim that is parked there, or comes next, takes it without being told.
-            await message.ack()
+            await _taken(message)
             return
         if ear.held.full_kinds:  # the parked claim says which kinds are wanted; a hint cannot
             await message.nak(_later(message))
@@ -189,7 +190,7 @@ class Listener:
                 ear.held.take((command,))
                 self._counts.took("bus", 1)
                 ear.consumer.succeeded()
-                await message.ack()
+                await _taken(message)
                 return
         await message.nak(_later(message))
 
@@ -197,7 +198,7 @@ class Listener:
         """A definite answer ends the hint; an unclear one never drops it."""
         code = fault.code if isinstance(fault, Refused) else ""
         if code in SETTLED:
-            await message.ack()
+            await _taken(message)
         elif code == "unknown_command":
             self._counts.dead_lettered += 1
             await message.term()
@@ -225,6 +226,13 @@ def _read(payload: bytes) -> Hint | None:
         return msgspec.structs.replace(hint, event_id=parse(hint.event_id))
     except (msgspec.DecodeError, InvalidId):
         return None
+
+
+async def _taken(message: Message) -> None:
+    """The hint is not needed any more."""
+    if armed:
+        await failpoint("worker.ack")
+    await message.ack()
 
 
 def _later(message: Message) -> float:

@@ -11,6 +11,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from noetl.telemetry.failpoint import armed, failpoint
 from noetl.worker.heartbeat import Look, is_unknown, note
 
 if TYPE_CHECKING:
@@ -135,6 +136,8 @@ class _Beating:
             while True:
                 await asyncio.sleep(delay_s)
                 look = await self._looked()
+                if armed:
+                    await failpoint("worker.heartbeat")
                 try:
                     async with asyncio.timeout(chart.interval_s):
                         beat = await line.client.pool_heartbeat(chart.body(look))

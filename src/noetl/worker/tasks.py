@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from noetl.api.client import Client
     from noetl.api.commands import Command
     from noetl.blobs.base import Blobs
-    from noetl.clock import Clock
     from noetl.dsl.views import Reference
     from noetl.engine.pipeline import Done, Failed, Park, Pipeline, RunTask
     from noetl.telemetry.redact import Redactor
@@ -57,7 +56,6 @@ class Bench:
 
     client: Client
     tools: Mapping[str, Tool]
-    clock: Clock
     redactor: Redactor
     objects: Objects
     blobs: Blobs | None = None
@@ -83,12 +81,13 @@ def _forget(_state: Any) -> None:  # noqa: ANN401 - the tool's own JSON
 class Tasks:
     """Runs the tasks of one command."""
 
-    def __init__(self, bench: Bench, command: Command, sinks: Sinks) -> None:
+    def __init__(self, bench: Bench, command: Command, sinks: Sinks, claimed_at: float) -> None:
         self.resolved: dict[str, Any] = {}
         """Values by reference that templates of this command touched."""
         self.trace: Mapping[str, Any] | None = command.trace
         """Where in its trace the command is."""
         self._bench = bench
+        self._claimed_at = claimed_at
         self._command = command
         self._sinks = sinks
 
@@ -169,9 +168,18 @@ class Tasks:
         ends = None if limit is None else now + limit
         if self._command.deadline is None:
             return ends
-        left = datetime.fromisoformat(self._command.deadline) - self._bench.clock.now()
-        last = now + max(0.0, left.total_seconds())
+        last = max(now, self._ends_at(self._command.deadline))
         return last if ends is None else min(ends, last)
+
+    def _ends_at(self, moment: str) -> float:
+        """A time of the server in that of the loop.
+
+        The lease tells when the server gave the command away; the clock of this machine may be
+        wrong.
+        """
+        command = self._command
+        left = datetime.fromisoformat(moment) - datetime.fromisoformat(command.lease_until)
+        return self._claimed_at + command.lease_seconds + left.total_seconds()
 
     def _context(self, move: RunTask, deadline: float | None) -> ToolContext:
         command, task, lines = self._command, move.task.name, self._sinks.lines

@@ -203,14 +203,29 @@ def test_commands_beyond_the_slots_wait_for_one():
     async def scene():
         server = Generous()
         server.offer(*(server.command() for _ in range(4)))
+        tool = Scripted(*[lambda _: asyncio.sleep(0.2)] * 4)
+        async with Stage(server, tool, slots=2) as stage:
+            await asyncio.sleep(0.1)  # of the loop's own time
+            first = (stage.worker.running, len(stage.worker.held))
+            await server.finals(4)
+            return first, server.released
+
+    assert play(scene) == ((2, 4), [])
+
+
+def test_what_waits_long_for_a_slot_is_given_back():
+    async def scene():
+        server = Generous()
+        server.offer(*(server.command() for _ in range(4)))
         tool = Scripted(*[lambda _: asyncio.sleep(10)] * 4)
         async with Stage(server, tool, slots=2) as stage:
-            await server.until(lambda: bool(server.beats))
-            first = (stage.worker.running, len(stage.worker.held), len(server.beats[0]["commands"]))
-            await server.finals(4)
-            return first
+            await server.until(lambda: len(server.released) == 2)
+            held = len(stage.worker.held)
+            await server.finals(2)
+            given = [(body.reason, body.commands[0].is_started) for body in server.released]
+            return held, given, len(tool.contexts)
 
-    assert play(scene) == (2, 4, 4)
+    assert play(scene) == (2, [("no_slot", False)] * 2, 2)
 
 
 def test_an_unclear_answer_brings_the_hint_back_later_and_later():
