@@ -98,6 +98,9 @@ fuzz: venv ## random text against loader, checker and templates (MINUTES=n, SEED
 properties: venv ## the engine's properties at length (CASES=n, SEED=n)
 	$(BIN)/python -m tests.unit.engine.properties --cases $(CASES) --seed $(or $(SEED),1)
 
+agreement: venv ## list, detail, status, stream and replay agree on generated histories (CASES=n, SEED=n)
+	$(BIN)/python -m tests.unit.server.agreement --cases $(if $(filter command line,$(origin CASES)),$(CASES),10000) --seed $(or $(SEED),1)
+
 simulate: venv ## server, worker and store in virtual time with faults (SEEDS=n, SEED=n)
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(SEED),--seed $(SEED))
 
@@ -120,4 +123,4 @@ clean: ## remove everything that make made
 	find src tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: help up down test test-reliability soak test-security bench-compare profile check venv fmt lint types imports unit cover docs docs-check bench bench-quick fuzz \
-  properties simulate sizes lock lock-check changelog clean
+  properties agreement simulate sizes lock lock-check changelog clean

@@ -1,3 +1,9 @@
-"""The servers that tests share."""
+"""The servers that tests share, and what Hypothesis may not judge."""
+
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.servers.postgres", "tests.servers.nats"]
+
+# How long an example takes, or takes to be made, tells how busy the machine is.
+settings.register_profile("ours", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ours")

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from noetl.api.client import Client
 from noetl.clock import LoopClock, SystemClock
 from noetl.dsl.documents.testcase import Case, PlaybookTest
 from noetl.dsl.parse import parse
 from noetl.engine.events import PlaybookStarted
 from noetl.engine.rows import to_row
 from noetl.ids import Ids
-from noetl.local.cases import CEILING_S, LONG_LEASE_S, MIDNIGHT, Subject, Trial, play
+from noetl.local.cases import CEILING_S, LEASE_S, LONG_LEASE_S, MIDNIGHT, Subject, Trial, play
 from noetl.local.keychain import stand_ins
 from noetl.local.launch import Finished, Job, finish, start
 from noetl.local.mocks import Mocks
@@ -31,7 +34,23 @@ if TYPE_CHECKING:
     from noetl.local.verdicts import Verdict
     from noetl.local.workshop import Workshop
 
+T = TypeVar("T")
+Take = Callable[[Client, Finished], Awaitable[T]]
 PATIENCE_S = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A run on virtual time that is wanted."""
+
+    payload: dict[str, Any] = field(default_factory=dict)
+    mocks: Mocks | None = None
+    """None: every tool is the real one."""
+
+    @property
+    def on_worker(self) -> frozenset[str]:
+        """The steps that a worker runs although the engine could."""
+        return frozenset() if self.mocks is None else self.mocks.steps
 
 
 class Theatre:
@@ -61,6 +80,11 @@ class Theatre:
         runner, shop = self._virtual
         watch = _keeping()
         return _ending(runner.run(self._played(shop, file, case, watch)), watch)
+
+    def taken(self, file: Path, asked: Asked, take: Take[T]) -> T:
+        """What somebody takes from the server of a run on virtual time, when it has ended."""
+        runner, shop = self._virtual
+        return runner.run(self._staged(shop, file, asked, _keeping(), take))
 
     def play(self, file: Path, case: Case) -> Verdict:
         """Play a case as `noetl test` does."""
@@ -110,26 +134,39 @@ class Theatre:
                 return await finish(running, job, asyncio.Event())
 
     async def _played(self, shop: Workshop, file: Path, case: Case, watch: Watch) -> Finished:
-        clock = LoopClock(asyncio.get_running_loop(), MIDNIGHT)
+        async def finished(_client: Client, done: Finished) -> Finished:
+            return done
+
         mocks = Mocks(case.mocks, file.parent, allow=frozenset(case.allow))
+        asked = Asked(payload=dict(case.payload), mocks=mocks)
+        return await self._staged(shop, file, asked, watch, finished)
+
+    async def _staged(
+        self, shop: Workshop, file: Path, asked: Asked, watch: Watch, take: Take[T]
+    ) -> T:
+        clock = LoopClock(asyncio.get_running_loop(), MIDNIGHT)
+        mocks = asked.mocks
         text = text_of(file)
-        job = Job(file=file.name, text=text, payload=dict(case.payload))
+        job = Job(file=file.name, text=text, payload=asked.payload)
         async with shop.tools(file.parent, clock) as tools:
             parts = Parts(
                 watch=watch,
                 folder=file.parent,
-                tools=mocks.over(tools),
-                on_worker=mocks.steps,
+                tools=tools if mocks is None else mocks.over(tools),
+                on_worker=asked.on_worker,
                 keychain=stand_ins,
                 is_complete=False,
                 clock=clock,
                 ids=Ids(clock, machine=1),
                 ceiling_s=CEILING_S,
-                lease_s=LONG_LEASE_S,
+                lease_s=LEASE_S if mocks is not None and mocks.may_crash else LONG_LEASE_S,
             )
             async with stack(parts, text) as running:
+                if mocks is not None:
+                    mocks.crash = running.crew.crash
                 await start(running, job)
-                return await finish(running, job, asyncio.Event())
+                done = await finish(running, job, asyncio.Event())
+                return await take(running.client, done)
 
 
 def _keeping() -> Watch:

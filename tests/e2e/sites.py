@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pytest
 
 from noetl.api.catalog import Register
+from noetl.api.client import Client
 from noetl.api.executions import Control, Execute
 from noetl.clock import SystemClock
 from noetl.ids import Ids
@@ -20,16 +23,19 @@ from tests.e2e.ending import Ending
 from tests.e2e.staging import rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from noetl.api.client import Client
     from noetl.api.executions import Execution
     from tests.servers.stack import FullStack
 
     Row = dict[str, Any]
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{name: {name}, path: t/{name}}}\n"
+Take = Callable[[Client], Awaitable[None]]
+"""Takes what it wants from the server of a site before that ends."""
+TAKER = pytest.StashKey[Callable[[pytest.Item], Take]]()
+"""Where a plug-in leaves the one who takes from every test: tests/replay records logs so."""
 OTHER = {"local": "stack", "stack": "local"}
 ENDED = frozenset({"COMPLETED", "FAILED", "CANCELLED"})
 
@@ -160,8 +166,9 @@ class Local:
 
     name = "local"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, take: Take | None = None) -> None:
         self._folder = folder
+        self._take = take
         self.endings: list[Ending] = []
 
     @asynccontextmanager
@@ -180,6 +187,8 @@ class Local:
                 site = LocalSite(running.client, watch)
                 yield site
                 self.endings += await site.endings()
+                if self._take is not None:
+                    await self._take(running.client)
 
 
 class Full:

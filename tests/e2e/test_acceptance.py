@@ -11,14 +11,15 @@ import pytest
 
 from noetl.api.executions import Control, Finalize, Fork
 from noetl.api.problems import Refused
-from tests.e2e.sites import Full, Local, compare
+from tests.e2e.sites import TAKER, Full, Local, compare
 
 
 @pytest.fixture(params=["local", "stack"])
 def opened(request, tmp_path, tmp_path_factory, worker_id):
     """How a site is opened: in this process or on the full stack; what ran must be the same."""
     if request.param == "local":
-        where = Local(tmp_path)
+        taker = request.config.stash.get(TAKER, None)
+        where = Local(tmp_path, None if taker is None else taker(request.node))
     else:
         where = Full(request.getfixturevalue("full_stack"))
     yield where.opened

@@ -84,6 +84,7 @@ def test_an_example_ends_the_same_as_a_process(folder, name):
     (line,) = (line for line in LINES if name_of(line) == name)
     done = _noetl(folder, "run", *line["words"].split(), "-o", "json")
 
+    assert done.stdout, done.stderr.decode()
     found = json.loads(done.stdout)
     assert faults_of(line, found) == []
     assert done.returncode == {"COMPLETED": 0, "FAILED": 3}[line["status"]]

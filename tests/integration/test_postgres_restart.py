@@ -7,11 +7,13 @@ import pytest
 
 from noetl.local.postgres import DURABLE, Postgres
 from noetl.store.errors import DatabaseGone, UnsafeDatabase
-from noetl.store.postgres.database import Database
+from noetl.store.postgres.database import Connections, Database
 from noetl.store.postgres.durability import require_durable
 from noetl.store.postgres.migrate import migrate
+from noetl.store.postgres.pool import Pool
 from noetl.store.postgres.store import PostgresStore
 from tests.conformance.store_suite import RUN, Run, entered
+from tests.integration.test_roles import swallowing
 
 
 @pytest.fixture
@@ -55,3 +57,18 @@ async def test_production_refuses_a_database_that_may_forget(postgres_url):
     with pytest.raises(UnsafeDatabase, match="fsync, full_page_writes, synchronous_commit is off"):
         await require_durable(database)
     await database.close()
+
+
+async def test_a_connection_that_was_lost_without_a_word_holds_nobody_up(postgres_url):
+    async with swallowing(postgres_url) as (url, swallows):
+        pool = Pool(url, least=3, most=3, settings={}, lent_s=0.5)
+        await pool.open()
+        database = Connections(pool)
+        assert await database.fetchval("select 1") == 1
+        swallows.set()
+        with pytest.raises(DatabaseGone):
+            await database.fetchval("select 2")
+        swallows.clear()
+        assert await database.fetchval("select 3") == 3
+        assert pool.numbers()["size"] == 1  # those at rest were as dead
+        await pool.close()

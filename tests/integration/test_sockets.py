@@ -13,6 +13,7 @@ import uvloop
 
 from noetl.api.http import NoAnswer
 from noetl.api.sockets import SocketTransport
+from tests.reliability.wire import Wire
 
 OPENSSL = shutil.which("openssl")
 
@@ -122,3 +123,15 @@ def test_tls(loop, tmp_path):
 
     with asyncio.Runner(loop_factory=loop) as runner:
         assert runner.run(talk()) == [100_000] * 3
+
+
+async def test_connections_that_were_lost_without_a_word_cost_one_request():
+    async with Site() as site, Wire(site.port).open() as wire:
+        transport = SocketTransport(f"http://127.0.0.1:{wire.port}", timeout_s=0.5)
+        await asyncio.gather(*(transport.request("POST", "/", b"x") for _ in range(4)))
+        assert wire.lines == 4
+        wire.forsake()
+        with pytest.raises(NoAnswer):
+            await transport.request("POST", "/", b"x")
+        assert (await transport.request("POST", "/", b"x")).body == b"x"
+        await transport.close()

@@ -9,7 +9,7 @@ import pytest
 
 from tests.reliability.ledger import Ledger
 from tests.reliability.rig import Mould, stacked
-from tests.reliability.scenario import passable
+from tests.reliability.scenario import Plan, passable
 
 pytest.register_assert_rewrite("tests.reliability.oracle")
 
@@ -31,6 +31,16 @@ async def stack(mould):
     try:
         async with stacked(folder, mould) as made:
             yield made
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def plan(mould):
+    """Makes the plan of a scenario that is played for seconds."""
+    folder = passable("noetl-scenario-")
+    try:
+        yield lambda seconds, seed=1: Plan(seed=seed, seconds=seconds, folder=folder, mould=mould)
     finally:
         shutil.rmtree(folder)
 

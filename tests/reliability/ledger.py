@@ -1,7 +1,8 @@
 """What steps really did, kept outside of the product.
 
 Ledger A (`rows`) honours the idempotency key: a call that comes again has no effect and gets the
-first answer. Ledger B (`calls`) counts every call.
+first answer. Ledger B (`calls`) counts every call. A row with `fails` is refused once, which is in
+neither of them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ class Ledger:
     def __init__(self):
         self.rows = {}
         self.calls = Counter()
+        self.refused = set()
         self.gate = asyncio.Event()
         self.gate.set()
         self.on_call = None
@@ -44,6 +46,14 @@ class Ledger:
         """Wait until so many effects are there."""
         async with self._changed:
             await self._changed.wait_for(lambda: len(self.rows) >= count)
+
+    async def anew(self, count=1, is_meant=lambda _key: True):
+        """Wait until so many keys are called that nobody has called before."""
+        known = set(self.calls)
+        async with self._changed:
+            await self._changed.wait_for(
+                lambda: sum(map(is_meant, self.calls.keys() - known)) >= count
+            )
 
     async def called(self, count):
         """Wait until there were so many calls, answered or not."""
@@ -78,16 +88,26 @@ class Ledger:
                     for name, _, value in (line.partition(":") for line in head[1:] if line)
                 }
                 body = await reader.readexactly(int(headers.get("content-length", 0)))
-                answer = json.dumps(await self._note(headers["idempotency-key"], json.loads(body)))
+                key, row = headers["idempotency-key"], json.loads(body)
+                status = b"503 Service Unavailable" if self._refuses(key, row) else b"200 OK"
+                answer = {} if status[:1] == b"5" else await self._note(key, row)
+                text = json.dumps(answer).encode()
                 writer.write(
-                    b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
-                    b"content-length: %d\r\n\r\n%s" % (len(answer), answer.encode())
+                    b"HTTP/1.1 %s\r\ncontent-type: application/json\r\n"
+                    b"content-length: %d\r\n\r\n%s" % (status, len(text), text)
                 )
                 await writer.drain()
         except (OSError, EOFError):
             return  # whoever called was killed
         finally:
             writer.close()
+
+    def _refuses(self, key, row):
+        """Whether a call is the first of a step that has to try again."""
+        if not row.get("fails") or key in self.refused:
+            return False
+        self.refused.add(key)
+        return True
 
     async def _note(self, key, row):
         async with self._changed:

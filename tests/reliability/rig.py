@@ -23,6 +23,7 @@ from noetl.local.postgres import Postgres
 from noetl.server import admin
 from noetl.server.access.tokens import new_token
 from noetl.settings import process_environment
+from tests.reliability.processes import strays
 
 LEASE_S = 5
 NOETL = (sys.executable, "-m", "noetl.cli.app")
@@ -36,6 +37,7 @@ SPARE = {
     "timezone": "UTC",
 }
 READY_S = 30.0
+STOP_S = 10.0
 
 
 def free_ports(count):
@@ -76,14 +78,17 @@ class Mould:
     def pour(self, folder):
         """A copy of the data, owners and modes as they are."""
         for source in (self.folder / "data", *self.folder.glob(".*.password")):
-            _copy(source, folder / source.name)
+            copied(source, folder / source.name)
 
 
-def _copy(source, target):
+def copied(source, target):
+    """Copy a file or a folder, owners and modes as they are; sockets are left out."""
     if source.is_dir():
         target.mkdir()
         for each in source.iterdir():
-            _copy(each, target / each.name)
+            copied(each, target / each.name)
+    elif source.is_socket():
+        return
     else:
         shutil.copyfile(source, target)
     found = source.stat()
@@ -111,8 +116,17 @@ class Stack:
         self.parts["nats"] = Bus(nats=self.nats, said=self._said("nats"))
 
     def _said(self, name):
+        """Keeps the words of a part, here and in a file that is there when all is over."""
         kept = self.lines.setdefault(name, [])
-        return kept.append
+        folder = self.folder / "logs"
+        folder.mkdir(exist_ok=True)
+
+        def said(line):
+            kept.append(line)
+            with (folder / f"{name}.log").open("a", encoding="utf-8") as file:
+                file.write(f"{line}\n")
+
+        return said
 
     def add_server(self, name="server", **more):
         """A server that is not started yet."""
@@ -132,14 +146,14 @@ class Stack:
             url=environ["NOETL_SERVER_URL"], health=f"{environ['NOETL_SERVER_URL']}/readyz",
         )  # fmt: skip
 
-    def add_worker(self, name="worker", server="server", slots=8, **more):
-        """A worker that is not started yet."""
+    def add_worker(self, name="worker", server="server", slots=8, pool="shared", **more):
+        """A worker that is not started yet; the pool `system` is joined by the internal token."""
         port = next(self._ports)
         environ = {
             "NOETL_SERVER_URL": self.parts[server].url,
-            "NOETL_WORKER_TOKEN": self.mould.worker,
+            "NOETL_WORKER_TOKEN": self.mould.internal if pool == "system" else self.mould.worker,
             "NOETL_HTTP_EGRESS": "open",
-            "WORKER_POOL_NAME": "shared",
+            "WORKER_POOL_NAME": pool,
             "WORKER_ID": name,
             "WORKER_MAX_CONCURRENT": str(slots),
             "WORKER_METRICS_BIND": f"127.0.0.1:{port}",
@@ -169,17 +183,43 @@ class Stack:
 
     async def kill(self, name):
         """End a part as a power cut would."""
-        pid = self.pid(name)
-        os.kill(pid, signal.SIGKILL)
+        os.kill(self.pid(name), signal.SIGKILL)
+        await self.buried(name)
+
+    async def buried(self, name):
+        """Wait for the end of a part that was killed."""
         if name == "postgres":
+            await self.postgres.wait()
             await self.postgres.stop()
         else:
+            await self.parts[name]._child.wait()  # noqa: SLF001 - its children may still hold its pipe
             await self.parts[name].stop(0)
 
     async def again(self, name):
         """Kill a part and start it."""
         await self.kill(name)
         await self.start(name)
+
+    async def arm(self, name, fault):
+        """Start a part with a fault in it, which may never be ready; one that runs ends well."""
+        part = self.parts[name]
+        await part.stop(STOP_S)
+        sound = part.environ
+        part.environ = sound | {"NOETL_FAILPOINTS": fault}
+        try:
+            await part.spawn()
+        finally:
+            part.environ = sound
+
+    async def says(self, name, words, since=0):
+        """Wait until a part has said something after so many lines."""
+        while not any(words in line for line in self.lines[name][since:]):  # noqa: ASYNC110 - told by another process
+            await asyncio.sleep(0.01)
+
+    def strays(self):
+        """Processes of this stack that none of its living parts has begun."""
+        parts = [self.postgres, *self.parts.values()]
+        return strays(self.folder, {part.pid for part in parts if part.pid is not None})
 
     def pid(self, name):
         found = self.postgres.pid if name == "postgres" else self.parts[name].pid
@@ -196,9 +236,13 @@ class Stack:
             )
         return Client(self._transports[server])
 
-    async def close(self):
+    async def hang_up(self):
+        """Close the connections of clients; they are made again when they are needed."""
         for transport in self._transports.values():
             await transport.close()
+
+    async def close(self):
+        await self.hang_up()
         own = [part for part in self.parts.values() if part.name != "nats"]
         for stage in (WORKERS, SERVER):
             await asyncio.gather(*(part.stop(0.2) for part in own if part.stage == stage))
@@ -259,8 +303,8 @@ class Stack:
 @asynccontextmanager
 async def stacked(folder, mould):
     """PostgreSQL and NATS run, everything else is added by the test."""
-    (folder / "pg").mkdir(mode=0o711)
-    (folder / "tmp").mkdir()
+    (folder / "pg").mkdir(mode=0o711, exist_ok=True)  # or a volume of its own
+    (folder / "tmp").mkdir(exist_ok=True)
     mould.pour(folder / "pg")
     stack = Stack(folder, mould, free_ports(10))
     try:

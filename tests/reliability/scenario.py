@@ -23,6 +23,8 @@ NAMES = (
     "clock", "poison", "peers", "overload", "upgrade", "backup", "cancel_storm", "posts",
 )  # fmt: skip
 """Modules of `tests.reliability.scenarios`, each with `async def play(plan) -> Verdict`."""
+KEPT = ("logs", "events")
+"""What is left of a stack: what its parts said, and the logs of runs that are not as they must."""
 RECOVERY_S = 20.0
 MOST_REPEATS = 0.005
 """The share of raw calls that may be repeats, when no kill came in the middle of a tool."""
@@ -61,7 +63,9 @@ class Plan:
         folder = passable("stack-", self.folder)
         async with stacked(folder, self.mould) as made:
             yield made
-        shutil.rmtree(folder)  # kept when it failed: it is what there is to look at
+        for left in folder.iterdir():  # all is kept when it failed: it is what there is to look at
+            if left.name not in KEPT:
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 @dataclass(kw_only=True)

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from noetl.api.executions import Control
-from noetl.local.embedded.probe import ask
+from tests.reliability.figures import reaches
 from tests.reliability.oracle import judge
-from tests.reliability.wire import Wire
 from tests.reliability.work import chain, fanout, sleeper
 
 
@@ -59,47 +58,6 @@ async def test_a_worker_that_was_frozen_stops_what_it_lost(stack, ledger, mark):
     assert done == [2]
 
 
-async def test_what_was_done_behind_a_cut_wire_comes_late(stack, ledger):
-    stack.add_server()
-    async with Wire(stack.parts["server"].port).open() as wire:
-        url = f"http://127.0.0.1:{wire.port}"
-        # Without the bus: it would tell the worker what the server cannot.
-        stack.add_worker("far", NOETL_SERVER_URL=url, NOETL_NATS_URL="")
-        stack.add_worker("near")
-        await stack.start("server", "far")
-        ledger.gate.clear()
-        work = fanout(4)
-        run = await stack.begin(work, ledger)
-        await ledger.called(4)
-        wire.cut()
-        await stack.start("near")
-        await ledger.called(8)  # lost, and tried again by the other
-        ledger.gate.set()
-        assert (await stack.ended(run)).status == "COMPLETED"
-        await outbox_holds(stack, "far", 4)
-        wire.heal()
-        late = await stack.until(run, "command.late", 4)
-        more = chain(3)
-        await judge(stack, ledger, {run: work, await stack.begin(more, ledger): more})
-    rows = await stack.rows(run)
-    assert {row["attempt"] for row in late} == {1}
-    done = [row["attempt"] for row in rows if row["event_type"] == "call.done"]
-    assert done == [2] * 4
-    assert ledger.repeats == 4
-
-
-async def outbox_holds(stack, worker, least):
-    """Wait until so many events lie on the disk of a worker."""
-    page = stack.parts[worker].health.replace("/readyz", "/metrics")
-    while True:
-        answer = await ask(page)
-        lines = answer[1].decode().splitlines() if answer else []
-        found = [line for line in lines if line.startswith("noetl_worker_outbox_events ")]
-        if found and float(found[0].split()[1]) >= least:
-            return
-        await asyncio.sleep(0.05)
-
-
 @pytest.mark.parametrize("dies", [False, True])
 async def test_what_ends_while_the_server_is_away_arrives_once(stack, ledger, dies):
     stack.add_server()
@@ -112,7 +70,7 @@ async def test_what_ends_while_the_server_is_away_arrives_once(stack, ledger, di
     await stack.until(run, "command.started", 8)
     await stack.kill("server")
     ledger.gate.set()
-    await outbox_holds(stack, "worker", 8)
+    await reaches(stack, "worker", "noetl_worker_outbox_events", 8)
     if dies:
         await stack.kill("worker")
         await stack.start("server", "worker")

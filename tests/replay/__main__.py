@@ -1,4 +1,4 @@
-"""`python -m tests.replay --record` adds logs; without it every log is replayed."""
+"""`python -m tests.replay --record` adds logs that are missing; then every log is replayed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 from tests.replay.logs import digest, load, names
 from tests.replay.record import record
-from tests.replay.replay import replay
+from tests.replay.replay import Differs, replay
 
 
 def main() -> int:
@@ -18,12 +18,18 @@ def main() -> int:
     asked = arguments.parse_args()
     if asked.record:
         sys.stdout.writelines(f"recorded {name}\n" for name in record(asked.logs))
+    differing = 0
     for name in names():
         log = load(name)
-        state, decided = replay(log)
-        verdict = "same" if digest(state) == log.final else "DIFFERS"
+        try:
+            state, decided = replay(log)
+            verdict = "same" if digest(state) == log.final else "ANOTHER STATE"
+        except Differs as difference:
+            decided, verdict = 0, f"DIFFERS {difference}"
+        differing += verdict != "same"
         sys.stdout.write(f"{name}: {len(log.rows)} rows, {decided} decided, {verdict}\n")
-    return 0
+    sys.stdout.write(f"{len(names())} logs, {differing} of them differ\n")
+    return 1 if differing else 0
 
 
 if __name__ == "__main__":

@@ -1,13 +1,16 @@
 """Recorded logs: a file each, whose first line holds the playbook and what the log comes to.
 
-The other lines are rows as the server exports them. A log is never written again once it is checked
-in: it stands for histories that exist out there.
+The other lines are rows as the server exports them. Logs of cases are many, and lie compressed in
+folders (`zcat` shows them). A log is never written again once it is checked in: it stands for
+histories that exist out there.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from noetl.engine.events import Recorded
+    from noetl.engine.program import Program
 
 FOLDER = Path(__file__).parent / "logs"
 
@@ -41,33 +45,62 @@ class Log:
     status: str
     objects: dict[str, Any] = field(default_factory=dict)
     """Values over the inline limit, by reference."""
+    on_worker: list[str] = field(default_factory=list)
+    """Steps that a worker ran although the engine could: their tools were mocked."""
 
     def begun(self) -> State:
         """The state before the first event."""
-        return State(program=prepare(read(self.playbook, Playbook)))
+        return State(program=_program(self.playbook, frozenset(self.on_worker)))
+
+
+@cache
+def _program(text: str, on_worker: frozenset[str]) -> Program:
+    program = prepare(read(text, Playbook))
+    program.on_worker = on_worker
+    return program
 
 
 def names() -> list[str]:
     """Every recorded log."""
-    return sorted(path.stem for path in FOLDER.glob("*.jsonl"))
+    found = (path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*.jsonl*"))
+    return sorted(name.partition(".jsonl")[0] for name in found)
+
+
+def case_of(name: str) -> str:
+    """The case, scene or seed that a log comes from; a case has a log for each of its runs."""
+    return name.rpartition("-")[0]
 
 
 def load(name: str) -> Log:
     """Read a log."""
-    head, *lines = (FOLDER / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    head, *lines = text_of(name).splitlines()
     about = json.loads(head)
     return Log(name=name, rows=[from_row(json.loads(line)) for line in lines], **about)
 
 
+def text_of(name: str) -> str:
+    """The text of a log."""
+    path = _place(name)
+    data = path.read_bytes()
+    return (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+
+
+def _place(name: str) -> Path:
+    return FOLDER / f"{name}.jsonl.gz" if "/" in name else FOLDER / f"{name}.jsonl"
+
+
 def save(log: Log) -> Path:
     """Write a log."""
-    about = {"playbook": log.playbook, "final": log.final, "status": log.status}
+    about: dict[str, Any] = {"playbook": log.playbook, "final": log.final, "status": log.status}
     if log.objects:
         about["objects"] = log.objects
-    FOLDER.mkdir(exist_ok=True)
-    path = FOLDER / f"{log.name}.jsonl"
+    if log.on_worker:
+        about["on_worker"] = log.on_worker
+    path = _place(log.name)
+    path.parent.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(about), *(json.dumps(to_row(item)) for item in log.rows)]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    data = "".join(f"{line}\n" for line in lines).encode()
+    path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
     return path
 
 

@@ -129,6 +129,13 @@ workflow:
     loop: {{in: 4, iterator: i, spec: {{mode: parallel, max_in_flight: 1}}}}
     tool: {PY}
 """
+LIMITED = f"""
+workflow:
+  - step: a
+    next: {{spec: {{mode: inclusive}}, arcs: [{{step: b}}, {{step: c}}]}}
+  - {{step: b, tool: {PY}}}
+  - {{step: c, spec: {{timeout: 1h}}, tool: {{kind: wait, seconds: 600}}}}
+"""
 CYCLE = f"""
 workflow:
   - step: a
@@ -154,6 +161,7 @@ SCENES: dict[str, Scene] = {
     "children": Scene(playbooks=top(CHILDREN, child=CHILD)),
     "retry": Scene(playbooks=top(RETRY), seed=5, failing=0.7),
     "fails": Scene(playbooks=top(FAILS), seed=2, failing=0.6),
+    "limited": Scene(playbooks=top(LIMITED), failing=1.0),
     "cycle": Scene(playbooks=top(CYCLE)),
     "crashes": Scene(playbooks=top(CHAIN), plan=CRASHES, runs=3),
     "cuts": Scene(playbooks=top(CYCLE), plan=CUTS, runs=3),

@@ -73,8 +73,7 @@ class Trusting(Intake):
 
 def no_fence(server: Server) -> None:
     """Let a server trust its workers."""
-    plane = server.plane
-    plane.intake = Trusting(plane.ingest, plane.parts.store.commands, plane.signals, plane.workers)
+    server.plane.intake.__class__ = Trusting
 
 
 # ---------------------------------------------------------------------------- the store

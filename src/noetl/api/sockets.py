@@ -71,6 +71,7 @@ class SocketTransport:
         head = self._head(method, path, headers, len(body))
         async with self._room:
             connection = self._rested() or await self._connected()
+            began = asyncio.get_running_loop().time()
             self._busy.add(connection)
             try:
                 return await connection.ask(head, body, timeout_s or self._timeout_s)
@@ -81,6 +82,8 @@ class SocketTransport:
                 if not connection.is_lost:
                     connection.idle_since = asyncio.get_running_loop().time()
                     self._idle.append(connection)
+                elif self._idle:
+                    self._doubt(began)
 
     @asynccontextmanager
     async def stream(
@@ -112,6 +115,12 @@ class SocketTransport:
                 return connection
             connection.close()
         return None
+
+    def _doubt(self, since: float) -> None:
+        """Let go of connections that were silent since; the network may have lost them as well."""
+        for connection in [one for one in self._idle if one.idle_since < since]:
+            self._idle.remove(connection)
+            connection.close()
 
     async def _connected(self) -> Connection:
         loop = asyncio.get_running_loop()

@@ -39,10 +39,9 @@ def faults(name: str, request: Request, answer: Answer) -> list[str]:
         return [*found, f"the media type {kind!r} is not told of {answer.status}"]
     if kind not in {PROBLEM, "application/json"} or known == "*/*":
         return found
-    value = msgspec.json.decode(answer.body)
     found += _unlike(name, str(answer.status), kind, answer.body)
     if kind == PROBLEM:
-        found += _wrong_problem(told, answer, value)
+        found += _wrong_problem(told, answer, msgspec.json.decode(answer.body))
     elif UNKNOWN in request.query or _has_unknown_field(name, request):
         found.append("an unknown name was taken")
     return found
@@ -65,15 +64,17 @@ def _wrong_problem(told: dict[str, Any], answer: Answer, value: dict[str, Any]) 
     return found
 
 
-def _unlike(name: str, status: str, kind: str, body: bytes) -> list[str]:
+@lru_cache(maxsize=16)
+def _unlike(name: str, status: str, kind: str, body: bytes) -> tuple[str, ...]:
+    """Where a body is not as its schema says; documents that never change are judged once."""
+    value = msgspec.json.decode(body)
     schema = operation(name)["responses"][status]["content"][kind].get("schema", {})
     if not schema:
-        return []
-    value = msgspec.json.decode(body)
-    return [
+        return ()
+    return tuple(
         f"{'/'.join(map(str, error.instance_path))}: {error.message[:200]}"
         for error in _validator(msgspec.json.encode(schema)).iter_errors(value)
-    ]
+    )
 
 
 @lru_cache(maxsize=512)

@@ -1,0 +1,16 @@
+"""A stack of the release before is brought to this one under load: no run fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.reliability.scenario import play
+from tests.reliability.scenarios.upgrade import ORDERS
+
+
+async def test_parts_of_two_releases_work_together(plan):
+    verdict = await play("upgrade", plan(1))
+    if verdict.skipped:
+        pytest.skip(verdict.skipped)
+    assert verdict.faults == []
+    assert {tuple(one["order"]) for one in verdict.schedule} == set(ORDERS)
