@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import itertools
 import signal
 
 from tests.reliability.oracle import judge
@@ -51,38 +49,3 @@ async def test_a_worker_that_is_told_to_end_hands_its_work_on(stack, ledger):
     rows = await stack.rows(run)
     assert "command.lost" not in {row["event_type"] for row in rows}
     assert ledger.repeats == 0
-
-
-async def test_a_command_that_kills_its_worker_ends_and_its_neighbours_go_on(stack, ledger):
-    stack.add_server()
-    stack.add_worker(slots=4)
-    await stack.start("server", "worker")
-    poison, work = fanout(1, name="poison"), fanout(30, in_flight=3)
-    killed, deaths = asyncio.Queue(), itertools.count(1)
-
-    async def kill(key, _row):
-        if not key.startswith(f"{deadly}/"):
-            return
-        death = next(deaths)
-        if death < 3:
-            await ledger.called(4 * death)  # three neighbours are lost with it, twice
-        await stack.kill("worker")
-        killed.put_nowait(death)
-
-    deadly = "-"
-    ledger.on_call = kill
-    ledger.gate.clear()
-    deadly = await stack.begin(poison, ledger)
-    runs = {await stack.begin(work, ledger): work}
-    for _ in range(2):
-        await killed.get()
-        await stack.start("worker")
-    await ledger.called(9)
-    await asyncio.sleep(1)  # whoever would be started beside the first is started by now
-    ledger.gate.set()
-    await killed.get()
-    await stack.start("worker")
-    ended = await stack.ended(deadly)
-    assert (ended.status, ended.error["code"]) == ("FAILED", "lease_exhausted")
-    assert ledger.calls[f"{deadly}/start/0/1"] == 3
-    await judge(stack, ledger, runs)

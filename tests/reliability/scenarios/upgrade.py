@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
-import tarfile
+import zipfile
 from pathlib import Path
 
 from noetl.local.postgres import Postgres
@@ -57,10 +57,10 @@ class Before(Mould):
 
     async def make(self):
         """Take the source from the history; `Missing` when there is none."""
-        tree = self.folder / "tree.tar"
+        tree = self.folder / "tree.zip"
         await _said("git", "-C", ROOT, "archive", f"--output={tree}", await _revision(), "src")
-        with tarfile.open(tree) as packed:
-            packed.extractall(self.folder, filter="data")
+        with zipfile.ZipFile(tree) as packed:
+            packed.extractall(self.folder)
         server = Postgres(self.folder / "data", settings={"fsync": "off"})
         await server.start()
         try:
