@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from noetl.api.commands import Claim
 from noetl.api.events import Report, Reports
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 POOL = "bench"
 """A pool without real workers."""
 MOST_SLOTS = 64
+_clock: Final = SystemClock()
+_ids: Final = Ids(_clock)
+"""Of all that pretend: two makers of ids could have the same number."""
 
 
 class Pretender:
@@ -24,8 +27,6 @@ class Pretender:
     def __init__(self, name: str = "bench", pool: str = POOL) -> None:
         self.name = name
         self.pool = pool
-        self._clock = SystemClock()
-        self._ids = Ids(self._clock)
 
     async def claim(
         self, client: Client, count: int, *, slots: int = MOST_SLOTS, wait_s: float = 2.0
@@ -54,12 +55,12 @@ class Pretender:
         """One event about a command."""
         return Report(
             execution_id=command.execution_id,
-            event_id=self._ids.new(),
+            event_id=_ids.new(),
             event_type=event_type,
             step=command.node_name,
             command_id=command.command_id,
             attempt=command.attempt,
-            created_at=rfc3339(self._clock.now()),
+            created_at=rfc3339(_clock.now()),
             payload=payload,
         )
 

@@ -44,6 +44,7 @@ class Column:
 
 class NoMark(Exception):
     """A page that does not say where the table stands."""
+_MANY: Final = 10
 
 
 def ratio(record: dict[str, Any], ours: dict[str, Any]) -> float | None:
@@ -70,7 +71,10 @@ def cell(record: dict[str, Any] | None, ours: dict[str, Any] | None) -> str:
     if record is ours:
         return text
     times = ratio(record, ours) if ours else None
-    return text if times is None else f"{text} ({times:.2g}x)"
+    if times is None:
+        return text
+    shown = f"{times:,.0f}" if times >= _MANY else f"{times:.2g}"
+    return f"{text} ({shown}x)"
 
 
 def rows(columns: Sequence[Column]) -> list[list[str]]:

@@ -93,10 +93,14 @@ async def _ended(stack, runs, verdict, server, within_s):
 
 
 async def keep(stack, run, server):
-    """Leave the log of a run where it is found."""
+    """Leave the log of a run where it is found, if anybody tells it."""
     folder = stack.folder / "events"
     folder.mkdir(exist_ok=True)
-    rows = await stack.rows(run, server)
+    try:
+        async with asyncio.timeout(QUIET_S):
+            rows = await stack.rows(run, server)
+    except TimeoutError:
+        return
     (folder / f"{run}.json").write_text(json.dumps(rows, indent=1, default=str))
 
 
