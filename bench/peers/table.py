@@ -44,6 +44,8 @@ class Column:
 
 class NoMark(Exception):
     """A page that does not say where the table stands."""
+
+
 _MANY: Final = 10
 
 
