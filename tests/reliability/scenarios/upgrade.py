@@ -72,9 +72,14 @@ class Before(Mould):
             await server.stop()
 
 
+async def released():
+    """The tag of the release before; `Missing` when there is none."""
+    return await _said("git", "-C", ROOT, "describe", "--tags", "--abbrev=0", "HEAD^")
+
+
 async def _revision():
     try:
-        return await _said("git", "-C", ROOT, "describe", "--tags", "--abbrev=0", "HEAD^")
+        return await released()
     except Missing:
         return await _said("git", "-C", ROOT, "rev-parse", "--verify", BACK)
 
