@@ -25,6 +25,15 @@ def test_every_reader_tells_the_same_status(seed: int) -> None:
     assert judged(seed) == []
 
 
+@pytest.mark.parametrize("seed", [817133])
+def test_what_was_found_stays_mended(seed: int) -> None:
+    async def main() -> list[str]:
+        async with rig() as r:
+            return await differences(r, seed)
+
+    assert run_virtually(main()) == []
+
+
 def test_a_reader_that_tells_another_status_is_heard(monkeypatch) -> None:
     async def lying(_run: str) -> SimpleNamespace:
         return SimpleNamespace(status="PAUSED")

@@ -149,6 +149,8 @@ class Weaver:
         )
 
     def _lost(self, item: Recorded, event: ev.CommandLost) -> None:
+        if event.command_key in self._open and self._lane(event.command_key, event.attempt) is None:
+            return  # it was told before: a later attempt is under way
         self._end(item, event.command_key, "LOST", event.attempt)
         lane = _Open(event.step, event.command_key, item.parent_event_id, event.attempt + 1,
                      item.created_at, is_second=True)  # fmt: skip
