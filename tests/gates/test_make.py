@@ -1,4 +1,5 @@
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -65,6 +66,36 @@ def test_a_machine_without_python_is_one_clear_sentence(root, tmp_path):
 
     assert done.returncode == 2
     assert "no Python 3.11 or newer was found" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("slowness", "is_whole", "taken"),
+    [
+        ((400, 390), True, "python3.13"),  # nearly as fast: the newest
+        ((400, 300), True, "python3"),
+        ((400, 300), False, "python3.13"),  # it would need a package besides
+    ],
+)
+def test_the_fastest_interpreter_is_taken(root, tmp_path, slowness, is_whole, taken):
+    for name, took in zip(("python3.13", "python3"), slowness, strict=True):
+        script = tmp_path / name
+        script.write_text(
+            "#!/bin/sh\n"
+            'case "$*" in\n'
+            f"*perf_counter*) echo {took} ;;\n"
+            f"*ensurepip*) exit {0 if is_whole or name == 'python3.13' else 1} ;;\n"
+            f"*'-m venv'*) echo made by {name} >&2; exit 3 ;;\n"
+            "esac\n"
+        )
+        script.chmod(0o755)
+    (tmp_path / "rm").symlink_to(shutil.which("rm"))
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"unset PYTHON; PATH={tmp_path}; . {root / 'scripts' / 'venv.sh'}", "sh",
+         str(tmp_path / "venv")],
+        cwd=root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert f"made by {taken}\n" in done.stderr
 
 
 def test_continuous_integration_runs_make_test(root):

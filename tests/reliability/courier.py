@@ -10,6 +10,8 @@ import asyncio
 from collections import Counter
 from contextlib import asynccontextmanager
 
+from tests.reliability.listening import cancelled, listening
+
 REPORTS = b"POST /api/events/batch "
 GIVE_UP_S = 30.0
 
@@ -36,17 +38,8 @@ class Mischief:
 
     @asynccontextmanager
     async def open(self):
-        server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
-        self.port = server.sockets[0].getsockname()[1]
-        try:
+        async with listening(self._accepted, lambda: cancelled(self._tasks)) as self.port:
             yield self
-        finally:
-            server.close()
-            for task in list(self._tasks):
-                task.cancel()
-            if self._tasks:
-                await asyncio.wait(self._tasks)
-            await server.wait_closed()
 
     async def carried(self, count):
         """Wait until there were so many reports."""

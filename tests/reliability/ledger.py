@@ -12,6 +12,8 @@ import json
 from collections import Counter
 from contextlib import asynccontextmanager
 
+from tests.reliability.listening import cancelled, listening
+
 
 class Ledger:
     """A tiny HTTP server that notes `{step, n}` and answers with `n + 1`."""
@@ -62,17 +64,8 @@ class Ledger:
 
     @asynccontextmanager
     async def open(self):
-        server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
-        self.port = server.sockets[0].getsockname()[1]
-        try:
+        async with listening(self._accepted, lambda: cancelled(self._tasks)) as self.port:
             yield self
-        finally:
-            server.close()
-            for task in self._tasks:
-                task.cancel()
-            if self._tasks:
-                await asyncio.wait(self._tasks)
-            await server.wait_closed()
 
     def _accepted(self, reader, writer):
         task = asyncio.create_task(self._serve(reader, writer))

@@ -8,6 +8,8 @@ import socket
 import struct
 from contextlib import asynccontextmanager, suppress
 
+from tests.reliability.listening import listening
+
 PART_BYTES = 65536
 AT_ONCE = struct.pack("ii", 1, 0)
 """Of SO_LINGER: closing sends a reset instead of an end."""
@@ -92,16 +94,12 @@ class Wire:
 
     @asynccontextmanager
     async def open(self):
-        server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
-        self.port = server.sockets[0].getsockname()[1]
-        try:
+        async with listening(self._accepted, self._left) as self.port:
             yield self
-        finally:
-            server.close()
-            self.cut()
-            if self._lines:
-                await asyncio.wait([line.task for line in self._lines])
-            await server.wait_closed()
+
+    def _left(self):
+        self.cut()
+        return [line.task for line in self._lines]
 
     def cut(self):
         """End what is connected, refuse what comes."""

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 from noetl.ids import parse
 from noetl.server.access.caller import LOCAL, caller_of, must
 from noetl.server.edge.errors import UnknownExecution
-from noetl.server.recent import Recent
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
     from noetl.server.access.caller import Caller
+    from noetl.server.recent import Recent
     from noetl.store.base import Executions
 
 MOST_KEPT: Final = 20_000
@@ -22,9 +22,9 @@ MOST_KEPT: Final = 20_000
 class Owners:
     """Tenants and paths of runs, which never change: the last ones that were asked for are kept."""
 
-    def __init__(self, executions: Executions, recent: Recent | None = None) -> None:
+    def __init__(self, executions: Executions, recent: Recent) -> None:
         self._executions = executions
-        self._recent = Recent() if recent is None else recent
+        self._recent = recent
         self._kept: OrderedDict[str, tuple[str, str]] = OrderedDict()
 
     async def of(self, execution_id: str) -> tuple[str, str]:

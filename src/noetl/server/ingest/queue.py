@@ -2,9 +2,6 @@
 
 One task owns all states. While it commits, requests queue up; the next turn takes them together, so
 the size of a batch follows the load. What loses a race is decided again from the log.
-
-Runs that somebody asks for wait in a line of their own. A batch takes few of them, after all that
-concerns what was begun before: whoever asks for more than can be done does not keep it from ending.
 """
 
 from __future__ import annotations
@@ -17,10 +14,11 @@ from typing import TYPE_CHECKING, Final, Literal
 from noetl.clock import rfc3339
 from noetl.engine.events import EngineFailed, Error, PlaybookFailed
 from noetl.errors import NoetlError
-from noetl.server.edge.errors import Draining, PoolSaturated, RaceLost, UnknownExecution
+from noetl.server.edge.errors import Draining, RaceLost, UnknownExecution
 from noetl.server.edge.moments import from_now
 from noetl.server.ingest.cache import begun
 from noetl.server.ingest.handout import Batch
+from noetl.server.ingest.lines import Lines
 from noetl.server.ingest.posts import Post, Stamped, Work
 from noetl.server.ingest.turn import MOST_DEFECTS, Turn
 
@@ -38,15 +36,6 @@ if TYPE_CHECKING:
     from noetl.server.signals import Signals
     from noetl.store.base import Change, Commit, Store
 
-MOST_QUEUED: Final = 4_096
-MOST_QUEUED_BYTES: Final = 64 * 1024 * 1024
-MOST_STARTS_QUEUED: Final = 1_024
-"""Requests for new runs; they are refused long before reports would be."""
-MOST_TAKEN: Final = 512
-MOST_TAKEN_BYTES: Final = 16 * 1024 * 1024
-MOST_EVENTS: Final = 4_096
-MOST_STARTS: Final = 64
-"""Runs that a batch begins, unless one request asks for more."""
 EVENTS_AT_A_STRETCH: Final = 512
 MOST_LOSSES: Final = 8
 RETRY_DEFECT_S: Final = 30.0
@@ -76,10 +65,7 @@ class Ingest:
         self._clock = clock
         self._handout = handout
         self._signals = signals
-        self._queue: deque[Work] = deque()
-        self._starts: deque[Work] = deque()
-        """Requests for new runs."""
-        self._queued_bytes = 0
+        self._lines = Lines()
         self._busy_since: float | None = None
         self._again: deque[Post] = deque()
         self._unlucky: deque[Post] = deque()
@@ -127,10 +113,7 @@ class Ingest:
     @property
     def pressure(self) -> Literal["ok", "slow", "stop"]:
         """How full the queue is, as workers are told."""
-        queued = len(self._queue)
-        if queued < MOST_QUEUED // 2:
-            return "ok"
-        return "slow" if queued < MOST_QUEUED * 9 // 10 else "stop"
+        return self._lines.pressure
 
     @property
     def hangs_s(self) -> float:
@@ -150,27 +133,18 @@ class Ingest:
         """Ask the store again for the requests that wait: another server may have work for them."""
         waiting = {ask.pool: ask.work for ask in self._handout.parked() if ask.work is not None}
         for work in waiting.values():
-            if not work.posts and work not in self._queue:
-                self._queue.append(work)
+            if not work.posts:
+                self._lines.look(work)
         if waiting:
             self._wake.set()
 
     def _enqueue(self, work: Work) -> None:
         if self._is_draining:
             raise Draining("the server is stopping")
-        gives_way = any(post.gives_way for post in work.posts)
-        queue, most = (
-            (self._starts, MOST_STARTS_QUEUED) if gives_way else (self._queue, MOST_QUEUED)
-        )
-        if len(queue) >= most:
-            raise PoolSaturated(f"{most} requests are queued", hint="try again")
-        if self._queued_bytes and self._queued_bytes + work.size > MOST_QUEUED_BYTES:
-            raise PoolSaturated(f"{self._queued_bytes} bytes are queued", hint="try again")
+        self._lines.add(work)
         work.open = len(work.posts)
         for post in work.posts:
             post.work = work
-        queue.append(work)
-        self._queued_bytes += work.size
         self._wake.set()
 
     # ------------------------------------------------------------------------ the task
@@ -181,7 +155,7 @@ class Ingest:
             while True:
                 await self._wake.wait()
                 self._wake.clear()
-                while self._queue or self._starts or self._again or self._unlucky:
+                while self._lines or self._again or self._unlucky:
                     await self._batch()
                     while self._unlucky:
                         await self._alone(self._unlucky.popleft())
@@ -191,9 +165,8 @@ class Ingest:
 
     def _drain(self) -> None:
         self._is_draining = True
-        for queue in (self._queue, self._starts):
-            while queue:
-                _fail(queue.popleft(), Draining("the server is stopping"))
+        for work in self._lines.emptied():
+            _fail(work, Draining("the server is stopping"))
         for ask in list(self._handout.parked()):
             self._handout.close(ask)
             if ask.work is not None:
@@ -201,8 +174,8 @@ class Ingest:
 
     async def _batch(self) -> None:
         """One commit of what is queued."""
-        self._writer.metrics.ingest_queue_depth.set(len(self._queue) + len(self._starts))
-        works = self._taken()
+        self._writer.metrics.ingest_queue_depth.set(len(self._lines))
+        works = self._lines.taken()
         again, self._again = self._again, deque()
         posts = [*again, *(post for work in works for post in work.posts)]
         await self._done(works, posts)
@@ -252,22 +225,6 @@ class Ingest:
             self._undo(batch, works, posts, fault)
         finally:
             self._busy_since = None
-
-    def _taken(self) -> list[Work]:
-        """What is queued, up to the size of a batch; new runs last."""
-        works: list[Work] = []
-        size = 0
-        for queue, most in ((self._queue, MOST_EVENTS), (self._starts, MOST_STARTS)):
-            weight = 0
-            while queue and len(works) < MOST_TAKEN and weight < most:
-                if works and size + queue[0].size > MOST_TAKEN_BYTES:
-                    break
-                work = queue.popleft()
-                weight += sum(post.weight for post in work.posts)
-                size += work.size
-                works.append(work)
-        self._queued_bytes -= size
-        return works
 
     async def _fill(self, batch: Batch, posts: list[Post]) -> None:
         weight = 0
@@ -444,7 +401,7 @@ class Ingest:
             self._handout.park(ask)
             if ask.has_lost:
                 ask.has_lost = False
-                self._queue.append(work)
+                self._lines.look(work)
                 self._wake.set()
             return
         if ask is not None:

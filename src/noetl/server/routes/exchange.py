@@ -59,6 +59,7 @@ _OF_IDS: Final = re.compile(r"_ids?(/[^/]*)?\Z")
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[([^\]]*)\]")
 _READS: Final = ("GET", "HEAD")
 _CLIENT_GONE: Final = 499
+SERVER_FAULT: Final = 500
 _LIMIT: Final = "noetl.limit"
 _ID: Final = "noetl.request_id"
 _CALLER: Final = "noetl.caller"
@@ -341,9 +342,8 @@ class _Exchange:
             return Response(status_code=_CLIENT_GONE)  # which nobody will read
         if not isinstance(error, NoetlError):
             _log.error("a request has failed", exc_info=error, extra=self._fields(request))
-        elif isinstance(error, PoolSaturated):
-            pass  # whoever asks for too much is not to fill the log, too; the backlog tells of it
-        elif error.status >= 500:  # noqa: PLR2004 - the server's own fault
+        # Whoever asks for too much is not to fill the log, too; the backlog tells of it.
+        elif error.status >= SERVER_FAULT and not isinstance(error, PoolSaturated):
             _log.warning(
                 "a request was not served",
                 extra={**self._fields(request), "code": error.code, "reason": error.message},

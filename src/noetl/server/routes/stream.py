@@ -13,7 +13,7 @@ from noetl.server.access.entry import caller_of
 from noetl.server.access.owning import owned
 from noetl.server.edge.errors import Unacceptable
 from noetl.server.routes.declared import EVENTS, Declared, Parameter
-from noetl.server.routes.exchange import route
+from noetl.server.routes.exchange import SERVER_FAULT, route
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 LOOK_S: Final = 2.0
 """How often it is looked whether a reader may still read, by what is at most as old: so whoever
 lost the right is cut off within five seconds."""
-SERVER_FAULT: Final = 500
 _READ: Final = "execution:read"
 _HEADERS: Final = {"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}
 

@@ -6,7 +6,7 @@ import asyncio
 
 from noetl.api.catalog import Register
 from noetl.api.executions import Execute
-from tests.unit.server.rig import HEAD, ONE_STEP, TWO_STEPS, rig, virtually
+from tests.unit.server.rig import HEAD, ONE_STEP, TWO_STEPS, many, rig, virtually
 
 
 async def start(r, priority: int = 5) -> str:
@@ -62,6 +62,22 @@ async def test_parked_requests_share_what_a_commit_makes() -> None:
         await asyncio.gather(*(start(r) for _ in range(3)))
         claimed = await asyncio.gather(*waiting)
         assert [len(item) for item in claimed] == [1, 1, 1]
+
+
+@virtually
+async def test_who_asks_for_much_gets_no_more_than_others_that_have_room() -> None:
+    async with rig() as r:
+        await r.start(many(14, 7))
+        (first,) = await r.claim("greedy")
+        taken = await r.claim("other", slots=6)
+        assert len(taken) == 6
+        waiting = asyncio.create_task(r.claim("modest", slots=2, wait_seconds=20))
+        await asyncio.sleep(1)
+        events = [r.event(item, "call.done", result=1) for item in (first, *taken)]
+        reported = await r.report(*events[:1], worker_id="greedy", slots=40)
+        assert len(reported.claimed) == 1  # of one, whoever reports has it
+        reported = await r.report(*events[1:], worker_id="other", slots=40)
+        assert (len(reported.claimed), len(await waiting)) == (4, 2)
 
 
 @virtually

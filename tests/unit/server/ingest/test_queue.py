@@ -13,8 +13,8 @@ from noetl.engine.fold import fold
 from noetl.engine.state import State
 from noetl.errors import NoetlError
 from noetl.server.edge.errors import Draining, PoolSaturated
+from noetl.server.ingest.lines import MOST_QUEUED
 from noetl.server.ingest.posts import Ask, Post, Stamped
-from noetl.server.ingest.queue import MOST_QUEUED
 from noetl.store.memory.store import MemoryStore
 from tests.unit.server.rig import ONE_STEP, TWO_STEPS, many, rig, virtually
 

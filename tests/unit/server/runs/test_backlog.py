@@ -12,8 +12,8 @@ from noetl.api.executions import Execute
 from noetl.server.access.caller import Caller
 from noetl.server.edge.errors import PoolSaturated
 from noetl.server.edge.problems import answer_of
+from noetl.server.ingest.lines import MOST_STARTS, MOST_STARTS_QUEUED
 from noetl.server.ingest.posts import Post
-from noetl.server.ingest.queue import MOST_STARTS, MOST_STARTS_QUEUED
 from noetl.store.memory.store import MemoryStore
 from tests.unit.server.rig import HEAD, ONE_STEP, TWO_STEPS, rig, virtually
 
