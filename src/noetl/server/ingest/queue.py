@@ -16,7 +16,7 @@ from noetl.engine.events import EngineFailed, Error, PlaybookFailed
 from noetl.errors import NoetlError
 from noetl.server.edge.errors import Draining, RaceLost, UnknownExecution
 from noetl.server.edge.moments import from_now
-from noetl.server.ingest.cache import begun
+from noetl.server.ingest.cache import EVENT_BYTES, begun
 from noetl.server.ingest.handout import Batch
 from noetl.server.ingest.lines import Lines
 from noetl.server.ingest.posts import Post, Stamped, Work
@@ -348,6 +348,7 @@ class Ingest:
         entry.row = written.execution
         if turn.expected_seq == 0:
             self._cache.put(entry)
+        self._cache.grew(entry, _told_bytes(turn))
         if entry.state.terminal is not None:
             self._cache.retire(execution_id)
         if turn.is_unfinished:
@@ -430,6 +431,12 @@ class Ingest:
                 _fail(post.work, fault)
             elif may_pass:
                 asyncio.get_running_loop().call_later(RETRY_S, self.nudge, post.execution_id)
+
+
+def _told_bytes(turn: Turn) -> int:
+    """What a state may have grown by: its events, and what its requests brought."""
+    brought = sum(post.work.size // len(post.work.posts) for post in turn.posts if post.work)
+    return len(turn.recorded) * EVENT_BYTES + brought
 
 
 def _recording(message: str, *, is_last: bool) -> Callable[[State], Iterator[Stamped]]:

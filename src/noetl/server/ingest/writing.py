@@ -130,6 +130,7 @@ class Writer:
         if passed >= SNAPSHOT_EVERY and passed * BYTES_PER_EVENT >= entry.snapshot_bytes:
             snapshot = dump(entry.state)
             entry.snapshot_seq, entry.snapshot_bytes = entry.state.seq, len(snapshot)
+            entry.later_bytes = 0
         outgoing = made.outgoing
         if self._publishes:
             outgoing = (*outgoing, self._publication(made))
