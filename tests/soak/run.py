@@ -19,14 +19,16 @@ from tests.soak.bounds import (
     judged_slope,
     risen,
 )
-from tests.soak.watch import PARTS, Watch, store_mib, tables
+from tests.soak.watch import PARTS, Watch, is_clearing, store_mib, tables
 from tests.soak.work import Mixed
 
 RATE = 50.0
 IDLE_SHARE = 1 / 9
 KILL_EVERY_S = 300.0
 SETTLE_S = 5.0
-VACUUM_S = 120.0
+VACUUM_S = 180.0
+LOOK_S = 5.0
+LOOKS_AT_REST = 13  # longer than a minute
 """How long the database has to clear dead rows away by itself, once all is quiet."""
 
 
@@ -79,11 +81,12 @@ class Soak:
                     await quiet(stack)
                 except AssertionError as left:
                     self.verdict.stuck.append(str(left))
+                dead = await self._cleared(stack)
                 await self._rest(watch, say)
             finally:
                 watching.cancel()
                 await asyncio.gather(watching, return_exceptions=True)
-            await self._judge(stack, watch, work)
+            await self._judge(stack, watch, work, dead)
 
     async def _load(self, stack, work, kills, say):
         async with asyncio.TaskGroup() as group:
@@ -113,9 +116,8 @@ class Soak:
         if (whole := sum(percent.values())) > MOST_IDLE_PERCENT:
             self.faults.append(f"idle took {whole:.2f} % of a core")
 
-    async def _judge(self, stack, watch, work):
+    async def _judge(self, stack, watch, work, dead):
         self._grown(watch.samples)
-        dead = await self._cleared(stack)
         self.faults += bloated(dead)
         store = store_mib(stack)
         if store * 1024 > MOST_KIB_PER_RUN * max(1, work.begun):
@@ -156,9 +158,15 @@ class Soak:
             self.rows.append(row)
 
     async def _cleared(self, stack):
-        """Dead rows, after the database had the time to clear them away by itself."""
+        """Dead rows, after the database had the time to clear them away by itself.
+
+        Its rounds begin each minute, and clearing is not idle: it must be at rest for one minute.
+        """
         loop = asyncio.get_running_loop()
-        until = loop.time() + VACUUM_S
-        while bloated(dead := await tables(stack)) and loop.time() < until:  # noqa: ASYNC110 - another process does
-            await asyncio.sleep(5)
+        until, at_rest = loop.time() + VACUUM_S, 0
+        while at_rest < LOOKS_AT_REST and loop.time() < until:
+            dead = await tables(stack)
+            is_busy = bloated(dead) or await is_clearing(stack)
+            at_rest = 0 if is_busy else at_rest + 1
+            await asyncio.sleep(LOOK_S)
         return dead

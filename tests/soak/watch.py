@@ -17,6 +17,7 @@ _CONNECTIONS = """
 select count(*) from pg_stat_activity
 where backend_type = 'client backend' and pid <> pg_backend_pid()
 """
+_CLEARING = "select count(*) from pg_stat_activity where backend_type = 'autovacuum worker'"
 _DEAD = "select relname, n_live_tup, n_dead_tup from pg_stat_user_tables where schemaname = 'noetl'"
 
 
@@ -92,6 +93,15 @@ async def tables(stack):
     finally:
         await connection.close()
     return {row["relname"]: (row["n_live_tup"], row["n_dead_tup"]) for row in rows}
+
+
+async def is_clearing(stack):
+    """Whether the database is clearing dead rows away."""
+    connection = await asyncpg.connect(stack.postgres.url)
+    try:
+        return await connection.fetchval(_CLEARING) > 0
+    finally:
+        await connection.close()
 
 
 def store_mib(stack):
