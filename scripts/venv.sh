@@ -92,7 +92,19 @@ sync_packages() {
     "$venv/bin/uv" pip sync --quiet --python "$venv/bin/python" --compile-bytecode --require-hashes "$@" requirements.lock
 }
 
+# Walls for the code of steps. A machine that cannot have them runs the code behind weaker ones.
+install_walls() {
+    command -v bwrap >/dev/null 2>&1 && return
+    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 || return 0
+    say "installing bubblewrap, the sandbox of steps"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get install -qq -y bubblewrap >/dev/null 2>&1 && return
+    apt-get update -qq >/dev/null 2>&1 && apt-get install -qq -y bubblewrap >/dev/null 2>&1 && return
+    say "bubblewrap cannot be installed; steps run in a weaker sandbox (see noetl doctor)"
+}
+
 is_new_enough "$venv/bin/python" || make_folder
 "$venv/bin/uv" --version >/dev/null 2>&1 || install_uv
 sync_packages || { say "trying again with the certificates of this machine"; sync_packages --system-certs; }
 "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation --offline --editable .
+install_walls
