@@ -80,6 +80,8 @@ CODES: dict[str, Code] = {
     "DSL053": Code("A workbook task that calls the workbook, or is a pipeline.",
                    "workbook: [{name: a, tool: {kind: workbook, name: b}}]",
                    "Write the tool itself."),
+    "DSL054": Code("A key of a plug-in's tool breaks the schema of the plug-in.",
+                   "tool: {kind: acme_crm, limit: many}", "Write what the message asks for."),
     "DSL060": Code("Another major version of the runtime.", "executor: {version: noetl-runtime/2}",
                    "Write `noetl-runtime/1`."),
     "DSL070": Code("A schedule that is not one.", 'cron: "* * * * * *"',

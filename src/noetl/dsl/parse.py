@@ -11,6 +11,7 @@ from noetl.dsl.diagnostics import START, Diagnostic, InvalidDocument
 from noetl.dsl.kinds import KINDS, Kind
 from noetl.dsl.older.normal import Normaliser, TreeEditor
 from noetl.dsl.older.upgrade import Box, Report, Upgrade
+from noetl.dsl.plugins import NONE
 from noetl.dsl.shape import Model, Of, nearest
 from noetl.dsl.shape.reader import Reader, Site
 from noetl.dsl.yaml import ROOT, Map, Place, Seq, load, pointer_of
@@ -18,6 +19,7 @@ from noetl.dsl.yaml import ROOT, Map, Place, Seq, load, pointer_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from noetl.dsl.plugins import Plugins
     from noetl.dsl.yaml import Document
 
 
@@ -44,7 +46,7 @@ class Parsed:
         return tuple(item for item in self.diagnostics if item.severity == "warning")
 
 
-def parse(source: str | bytes, *, plugins: frozenset[str] = frozenset()) -> Parsed:
+def parse(source: str | bytes, *, plugins: Plugins = NONE) -> Parsed:
     """Read any document; whatever the bytes, the answer is a model or diagnostics."""
     with _collector_paused():
         return _parse(source, plugins)
@@ -69,7 +71,7 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _parse(source: str | bytes, plugins: frozenset[str]) -> Parsed:
+def _parse(source: str | bytes, plugins: Plugins) -> Parsed:
     document = load(source)
     reader = Reader(document, plugins=plugins)
     root = document.root
@@ -173,9 +175,9 @@ def _version(root: Map, kind: Kind, reader: Reader) -> None:
 _M = TypeVar("_M", bound=Model)
 
 
-def read(source: str | bytes, expected: type[_M], *, name: str = "") -> _M:
+def read(source: str | bytes, expected: type[_M], *, name: str = "", plugins: Plugins = NONE) -> _M:
     """The model of a document that must be right; raises with every diagnostic otherwise."""
-    parsed = parse(source)
+    parsed = parse(source, plugins=plugins)
     if isinstance(parsed.model, expected):
         return parsed.model
     if parsed.errors:

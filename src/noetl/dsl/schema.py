@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from noetl.dsl.kinds import KINDS, Kind
 from noetl.dsl.playbook.document import Playbook
 from noetl.dsl.shape import Definitions, Of, any_case_pattern
 from noetl.dsl.tasks import KINDS as TOOLS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from noetl.dsl.tasks.task import Task
 
 BASE = "https://noetl.io/schema/v2"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -48,8 +53,11 @@ def tool_kinds() -> dict[str, str]:
 def tool_schema(kind: str) -> dict[str, Any] | None:
     """The JSON Schema of the tools of one kind; None for a kind that does not exist."""
     found = TOOLS.get(kind)
-    if found is None:
-        return None
+    return None if found is None else task_schema(kind, found)
+
+
+def task_schema(kind: str, found: type[Task]) -> dict[str, Any]:
+    """The JSON Schema of the tasks that a model reads; of a plug-in, too."""
     definitions = Definitions()
     Of(found).schema(definitions)
     root = definitions.defs.pop(found.__name__)
@@ -61,3 +69,8 @@ def tool_schema(kind: str) -> dict[str, Any] | None:
         **root,
         "$defs": definitions.defs,
     }
+
+
+def plugin_schemas(models: Mapping[str, type[Task]]) -> dict[str, dict[str, Any]]:
+    """The JSON Schemas of the kinds that plug-ins bring, as playbooks are judged by them."""
+    return {kind: task_schema(kind, found) for kind, found in models.items() if kind not in TOOLS}

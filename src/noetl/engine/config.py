@@ -88,6 +88,12 @@ def config_of(task: Task, scope: Mapping[str, Any]) -> dict[str, Any]:
     return config
 
 
+def model_of(model: Model, place: str, scope: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a model that is no task, with every template rendered."""
+    with named(place):
+        return _model(model, lambda item, role: _rendered(item, role, scope))
+
+
 @dataclass(frozen=True, slots=True)
 class _Plan:
     """The keys of a task: those that are what they are, and those that hold templates."""

@@ -354,13 +354,18 @@ class StepProgress(Event, frozen=True, tag="step.progress"):
 
 
 class CallDone(Event, frozen=True, tag="call.done"):
-    """A worker reports success."""
+    """A worker reports success; of a container, that it has ended, well or not."""
 
     status: ClassVar[str] = "COMPLETED"
     node_type: ClassVar[str] = "command"
     step: str
     command_key: str
     attempt: int
+    outcome: Literal["COMPLETED", "FAILED"] = "COMPLETED"
+    error: Error | None = None
+    """Why a container failed."""
+    origin: str = msgspec.field(default="", name="node_type")
+    """`container` when no worker reports, but a container that has ended."""
     result: Json = None
     reference: Reference | None = None
     worker_id: str = ""

@@ -19,7 +19,14 @@ from noetl.dsl.views import Outcome, OutputView, StepResult, StepView
 from noetl.engine.backoff import backoff_of
 from noetl.engine.bindings import Bindings
 from noetl.engine.collect import NAME, collected, collector
-from noetl.engine.config import Unrendered, config_of, keychain_names, map_of, timeout_s
+from noetl.engine.config import (
+    Unrendered,
+    config_of,
+    keychain_names,
+    map_of,
+    model_of,
+    timeout_s,
+)
 from noetl.engine.events import Error
 from noetl.engine.once import Once
 from noetl.engine.progress import Progress
@@ -29,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from noetl.dsl.playbook import Step
+    from noetl.dsl.shape import Model
     from noetl.dsl.tasks.task import Action, Task, TaskSpec
     from noetl.dsl.views import Reference
     from noetl.engine.rules import Ruling, Terms
@@ -200,6 +208,10 @@ class Pipeline:
     def keep(self, state: object) -> None:
         """Keep where the running task is, for its next try."""
         self._at.kept = state
+
+    def rendered(self, model: Model, place: str) -> dict[str, Any]:
+        """A part of the step that is read when its tasks have ended, with what they left."""
+        return model_of(model, place, self._scope(self._step_input or {}, max(1, self._at.tries)))
 
     def checkpoint(self) -> dict[str, Any]:
         """All that was decided so far, as JSON; a task that is running has not run."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from noetl.dsl.names import names_in, names_in_condition, outcome_of
 from noetl.dsl.shape import Model
-from noetl.dsl.tasks import Python
+from noetl.dsl.tasks import Plugin, Python
 from noetl.dsl.tasks.task import Rule
 from noetl.dsl.template import (
     CODE_SOURCE_LIMIT,
@@ -20,6 +20,7 @@ from noetl.dsl.template import (
 
 if TYPE_CHECKING:
     from noetl.dsl.playbook import Arc, Playbook, Step
+    from noetl.dsl.tasks.task import Output
 
 END = "end"
 
@@ -66,6 +67,8 @@ class Program:
     """Steps whose tool a worker runs although the engine could: their tools are mocked."""
     max_attempts: int = 3
     """How often a command may lose its worker before it fails."""
+    secret: tuple[tuple[str, ...], ...] = ()
+    """Where the secret values of the workload lie; in their places stand masks."""
 
     named: dict[str, frozenset[tuple[str, ...]]] = field(default_factory=dict)
 
@@ -74,8 +77,17 @@ class Program:
         found = self.named.get(name)
         if found is None:
             step = self.steps[name].step
-            found = self.named[name] = names_in(step.input) | _reads_of(step.tools)
+            found = names_in(step.input) | _reads_of(step.tools)
+            found |= _reads_of(step.output) | _reads_of(self._results)
+            self.named[name] = found
         return found
+
+    @property
+    def _results(self) -> Output | None:
+        """How results are kept unless a step says otherwise."""
+        executor = self.playbook.executor
+        policy = executor.spec.policy if executor and executor.spec else None
+        return policy.results if policy else None
 
     @property
     def entry(self) -> str:
@@ -88,6 +100,8 @@ def _reads_of(value: object) -> frozenset[tuple[str, ...]]:
     if isinstance(value, Model):
         found = frozenset[tuple[str, ...]]()
         skipped = {"place", "extra"}
+        if isinstance(value, Plugin):
+            skipped.remove("extra")
         if isinstance(value, Python) and value.code is not None:
             skipped.add("code")
             found |= _reads_of_code(value)

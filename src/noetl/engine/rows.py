@@ -27,13 +27,15 @@ META: Final = (
     "command_key", "visit", "index", "frame", "tasks", "engine_version", "dedup_key", "rerun_of",
     "forked_from", "warnings", "iter", "of_step", "ends_loop", "is_claim", "child_key",
     "parent_key", "depth", "concurrency_key", "created_by", "request",
-    "tenant_id",
+    "tenant_id", "node_type",
 )  # fmt: skip
 _OF_ROW: Final = (
     "execution_id", "seq", "event_id", "prev_event_id", "created_at", "parent_event_id",
     "event_time",
 )  # fmt: skip
 RESULT: Final = ("result", "reference")
+_IS_BARE: Final = "node_type"
+"""In `meta`: the row is of a container, whose result is a map of its own."""
 TYPES: Final = frozenset(KINDS)
 
 
@@ -74,10 +76,10 @@ def _made(recorded: Recorded) -> dict[str, Any]:
         row["event_time"] = recorded.event_time
     row["step"] = row["node_name"] = row["node_id"] = getattr(event, "step", "playbook")
     result = form.result.of(event)
-    if result:
-        row["result"] = _result(result, row["status"])
-    row |= form.top.of(event)
     meta = form.meta.of(event)
+    if result:
+        row["result"] = _result(result, row["status"], is_bare=_IS_BARE in meta)
+    row |= form.top.of(event)
     if meta:
         row["meta"] = meta
         row["node_id"] = meta.get("command_key", row["step"])
@@ -138,11 +140,11 @@ def status_of(event: Event) -> str:
     return outcome or event.status
 
 
-def _result(found: dict[str, Any], status: str) -> dict[str, Any]:
-    """`{status, context?, reference?}`."""
+def _result(found: dict[str, Any], status: str, *, is_bare: bool) -> dict[str, Any]:
+    """`{status, context?, reference?}`; the context of a container is its end itself."""
     made: dict[str, Any] = {"status": status}
     if "result" in found:
-        made["context"] = {"data": found["result"]}
+        made["context"] = found["result"] if is_bare else {"data": found["result"]}
     if "reference" in found:
         made["reference"] = found["reference"]
     return made
@@ -167,7 +169,9 @@ def from_row(row: dict[str, Any]) -> Recorded:
         if "outcome" in cls.__struct_fields__:
             fields["outcome"] = today["status"]
         result = today.get("result") or {}
-        if "data" in (result.get("context") or {}):
+        if _IS_BARE in fields and "context" in result:
+            fields["result"] = result["context"]
+        elif "data" in (result.get("context") or {}):
             fields["result"] = result["context"]["data"]
         if result.get("reference") is not None:
             fields["reference"] = result["reference"]

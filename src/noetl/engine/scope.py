@@ -139,7 +139,10 @@ _OID: Final = bytes.fromhex("6ba7b8129dad11d180b400c04fd430c8")
 def outcome_names(state: State, step: str, data: object, error: Error | None) -> dict[str, Any]:
     """`output` and `event` for a step's own `set` and arcs; data may be read lazily."""
     outcome = Outcome(
-        status="ok" if error is None else "error", data=data, error=plain_error(error)
+        status="ok" if error is None else "error",
+        data=data,
+        error=plain_error(error),
+        pg=_pg(error),
     )
     looped = state.program.steps[step].step.loop is not None
     done = "loop.done" if looped else "call.done"
@@ -150,6 +153,12 @@ def outcome_names(state: State, step: str, data: object, error: Error | None) ->
         "payload": data,
     }
     return {"output": OutputView(outcome), "event": event}
+
+
+def _pg(error: Error | None) -> dict[str, Any] | None:
+    """What the database said of a failure."""
+    state = (error.details or {}).get("sqlstate") if error is not None else None
+    return None if error is None or state is None else {"code": error.code, "sqlstate": state}
 
 
 def plain_error(error: Error | None) -> dict[str, Any] | None:

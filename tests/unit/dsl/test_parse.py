@@ -312,7 +312,7 @@ def test_the_entry_is_declared_or_start_or_the_first() -> None:
 def test_a_tool_of_a_plugin_is_read_when_its_kind_is_known() -> None:
     text = steps("- {step: start, tool: {kind: acme_crm, anything: 1, timeout: 3}}\n")
     assert [item.code for item in parse(text).errors] == ["DSL050"]
-    parsed = parse(text, plugins=frozenset({"acme_crm"}))
+    parsed = parse(text, plugins={"acme_crm": {}})
     assert isinstance(parsed.model, Playbook)
     assert parsed.model.workflow[0].tools[0].extra == {"anything": 1}
 
@@ -386,7 +386,7 @@ def test_iterations_that_run_together_are_warned_of_shared_writes() -> None:
          [("DSL039", 5, 55)]),
         ("- {step: s, tool: {kind: subscription, source: nats, stream: x}}\n", [("DSL051", 5, 20)]),
         (("- {step: s, tool: {kind: transfer, mode: upsert, source: {kind: http, url: x},\n"
-         "                   target: {kind: sqlite, table: t}}}\n"), [("DSL039", 5, 42)]),
+         "                   target: {kind: sqlite, path: f, table: t}}}\n"), [("DSL039", 5, 42)]),
     ],
 )  # fmt: skip
 def test_a_rule_of_the_whole_document_is_checked_at_its_place(

@@ -35,7 +35,7 @@ def task(text: str) -> Task:
         "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: p, path: p}\n"
         f"keychain: [{entries}]\nworkflow:\n- step: s\n  tool: {text}\n"
     )
-    parsed = parse(source, plugins=frozenset({"acme"}))
+    parsed = parse(source, plugins={"acme": {}})
     assert isinstance(parsed.model, Playbook), parsed.errors
     return parsed.model.workflow[0].tools[0]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noetl.dsl.check import templates
+from noetl.dsl.check.outputs import store_faults
+from noetl.dsl.check.transfer import faults_of
 from noetl.dsl.cron import cron_fault, is_moment, timezone_fault
 from noetl.dsl.metadata import is_path
 from noetl.dsl.names import SCOPES
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from noetl.dsl.playbook.step import Step
     from noetl.dsl.shape import Model
     from noetl.dsl.shape.reader import Reader
-    from noetl.dsl.tasks.task import Action, Task, TaskSpec
+    from noetl.dsl.tasks.task import Action, Output, Task, TaskSpec
     from noetl.dsl.yaml import Place
 
 END = "end"
@@ -120,6 +122,7 @@ class PlaybookCheck:
         if step.output is not None and single is not None and single.output is not None:
             message = "`output` stands on the step and on its tool"
             self._reader.report("DSL033", message, self._at(step, "output"), on_key=True)
+        self._output(step.output)
         self._pipeline(step)
 
     def _timeouts(self, step: Step) -> None:
@@ -193,6 +196,7 @@ class PlaybookCheck:
     # ------------------------------------------------------------------ tasks
 
     def _task(self, task: Task, names: list[str] | None) -> None:
+        self._output(task.output)
         if task.spec:
             self._task_spec(task.spec, names)
         if isinstance(task, SubscriptionTask) and task.operation in {"poll", "drain"}:
@@ -203,8 +207,34 @@ class PlaybookCheck:
         if isinstance(task, Transfer) and task.mode == "upsert" and not task.key_:
             message = "mode `upsert` needs `key`"
             self._reader.report("DSL039", message, self._at(task, "mode"))
+        if isinstance(task, Transfer):
+            self._transfer(task)
         if isinstance(task, PlaybookCall) and task.path and not is_template(task.path):
             self._child_path(task)
+
+    def _output(self, output: Output | None) -> None:
+        """A store that there is not, or one that lacks a key."""
+        store = output.store if output is not None else None
+        if store is None:
+            return
+        for fault in store_faults(store, _keys(store)):
+            if fault.is_missing:
+                message = fault.message
+                self._reader.report("DSL037", message, store.place, into=True, hint=fault.hint)
+            else:
+                where = self._at(store, fault.key)
+                self._reader.report("DSL039", fault.message, where, hint=fault.hint)
+
+    def _transfer(self, task: Transfer) -> None:
+        """A pair of stores, or a mode, that no transfer has."""
+        for side, name, message in faults_of(task):
+            if side and side not in _keys(task):
+                continue  # that it is missing was told
+            model = getattr(task, side) if side else task
+            if name in _keys(model):
+                self._reader.report("DSL039", message, self._at(model, name))
+            else:
+                self._reader.report("DSL051", message, model.place, into=True)
 
     def _child_path(self, task: PlaybookCall) -> None:
         if not is_path((task.path or "").removeprefix("/")):
@@ -253,6 +283,8 @@ class PlaybookCheck:
             return
         if spec.policy and spec.policy.defaults:
             self._task_spec(spec.policy.defaults, None)
+        if spec.policy:
+            self._output(spec.policy.results)
         for key in ("entry_step", "final_step"):
             name = getattr(spec, key)
             if name is not None and name not in self._steps:

@@ -6,6 +6,7 @@ import ast
 import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from noetl.dsl.handles import handles_of
 from noetl.dsl.names import EVENT_NAMES, LATE_SCOPES, LOOP_NAMES, PIPELINE_NAMES, SCOPES, nodes_of
 from noetl.dsl.shape import nearest
 from noetl.dsl.shape.reader import ARC, SERVER, SQL, STEP_SET, TASK_SET, WORKLOAD, Site, value_at
@@ -26,11 +27,13 @@ _SERVER_ROLES = frozenset({SERVER, WORKLOAD, ARC, STEP_SET, TASK_SET})
 _SQL_SAFE = frozenset({"sql_literal", "sql_ident", "tojson", "int"})
 _STEP_DEPTH = 2
 MOST_BRACES = 4_000
+_ANY = "*"
+"""Stands for the handles whose names only a run knows."""
 
 
 def check(playbook: Playbook, reader: Reader) -> None:
     """Check every template and every piece of Python code."""
-    entries = {entry.name: index for index, entry in enumerate(playbook.keychain)}
+    entries = _entries(playbook)
     for site in reader.sites:
         text = site.template.text
         if "keychain" in text:
@@ -47,6 +50,15 @@ def check(playbook: Playbook, reader: Reader) -> None:
     for entry in playbook.workbook:
         if isinstance(entry.tool, Python) and entry.tool.code is not None:
             _python(entry.tool, _Known(known, frozenset(), entries), reader)
+
+
+def _entries(playbook: Playbook) -> dict[str, int]:
+    """The entries of the keychain by their places; no entry sees those that tasks make."""
+    entries = {entry.name: index for index, entry in enumerate(playbook.keychain)}
+    handles, has_others = handles_of(playbook)
+    for handle in (*handles, *((_ANY,) if has_others else ())):
+        entries.setdefault(handle, len(playbook.keychain))
+    return entries
 
 
 class _Known(NamedTuple):
@@ -104,7 +116,7 @@ def _keychain(site: Site, playbook: Playbook, entries: Mapping[str, int], reader
 
 def _is_visible(name: str, entries: Mapping[str, int], own: object) -> bool:
     """Whether a keychain entry may be read; an entry sees only earlier ones."""
-    place = entries.get(name)
+    place = entries.get(name, entries.get(_ANY))
     return place is not None and (not isinstance(own, int) or place < own)
 
 
@@ -185,7 +197,7 @@ def _python(task: Python, known: _Known, reader: Reader) -> None:
     for item in rendered:
         for read in read_sites(item.template):
             name = read.path[1] if read.path[0] == "keychain" and len(read.path) > 1 else None
-            if name is not None and name not in known.entries:
+            if name is not None and known.entries.keys().isdisjoint({name, _ANY}):
                 _no_entry(name, known.entries, reader, (place, source, item.start))
         message = f"`{{{{ {item.first_name} ... }}}}` is rendered into the code"
         reader.note("DSL121", message, place, source, item.start, hint="bind it with `input`")

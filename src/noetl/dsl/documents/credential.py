@@ -5,8 +5,12 @@ Data is kept as it was written and is never a template: a password may hold brac
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import unquote
 
 from noetl.dsl.metadata import Metadata
 from noetl.dsl.shape import (
@@ -30,11 +34,12 @@ from noetl.dsl.shape import (
     nearest,
     whole,
 )
+from noetl.dsl.shape.reader import Reader
 from noetl.dsl.subscription.sections import Alias
-from noetl.dsl.yaml import Place
+from noetl.dsl.yaml import ROOT, Place, load
 
 if TYPE_CHECKING:
-    from noetl.dsl.shape.reader import Reader
+    from noetl.dsl.diagnostics import Diagnostic
 
 PROVIDERS = ("env", "file", "vault", "gcp", "aws", "azure", "k8s")
 _MAP = Data(only="map")
@@ -53,12 +58,14 @@ def _field(doc: str, *aliases: str, shape: Shape | None = None) -> Any:  # noqa:
 class PostgresData(Model):
     """A PostgreSQL connection."""
 
+    url: str | None = _field("all of it as postgresql://..; the other fields win", "dsn")
     host: str | None = _field("host", "db_host")
     port: Any = _field("port", "db_port", shape=ByType(number=whole(1, 65_535), text=Text()))
     user: str | None = _field("user", "db_user")
     password: str | None = _field("password", "db_password")
     database: str | None = _field("database", "db_name", "db_database")
     sslmode: str | None = _field("TLS mode", "db_sslmode")
+    ca: str | None = _field("certificates of authorities, in PEM", "sslrootcert", "db_sslrootcert")
 
 
 @model
@@ -82,6 +89,16 @@ class BasicData(Model):
 
     username: str = key(Text(), "user")
     password: str = key(Text(), "password")
+
+
+@model
+class TlsData(Model):
+    """A certificate that a client proves itself with, and who may sign that of the server."""
+
+    cert: str | None = _field("certificate and those between it and its authority, in PEM")
+    key_: str | None = key(Text(), "its private key, in PEM", name="key", default=None)
+    passphrase: str | None = _field("passphrase of the key")
+    ca: str | None = _field("certificates of authorities, in PEM")
 
 
 @model
@@ -142,6 +159,9 @@ class SnowflakeData(Model):
     role: str | None = _field("role", "sf_role")
     database: str | None = _field("database", "sf_database")
     schema: str | None = _field("schema", "sf_schema")
+    host: str | None = _field("host, when it is not that of the account", "sf_host")
+    port: Any = _field("port", "sf_port", shape=ByType(number=whole(1, 65_535), text=Text()))
+    protocol: str | None = _field("`https`, or `http`", "sf_protocol")
 
 
 @model
@@ -184,6 +204,7 @@ TYPES: Mapping[str, type[Model]] = {
     "bearer": BearerData,
     "api_key": ApiKeyData,
     "basic": BasicData,
+    "tls": TlsData,
     "oauth2": OAuth2Data,
     "nats": NatsData,
     "kafka": KafkaData,
@@ -196,6 +217,73 @@ TYPES: Mapping[str, type[Model]] = {
     "mcp": McpData,
     "secret": SecretData,
 }
+
+
+# ---------------------------------------------------------------------------- what is secret
+
+# What says where and as whom, not how it is proved: hiding it would make every log unreadable.
+PLAIN = frozenset({
+    "type", "host", "port", "user", "username", "database", "schema", "sslmode", "header",
+    "url", "endpoint", "region", "account", "warehouse", "role", "project", "brokers", "ssl",
+    "protocol", "sasl_mechanism", "sasl_username", "client_id", "token_url", "scopes", "audience",
+    "grant_type", "token_type", "expires_in", "expires_at", "issued_at", "version",
+    "client_email", "auth_uri", "token_uri", "auth_provider_x509_cert_url",
+    "client_x509_cert_url", "universe_domain",
+})  # fmt: skip
+_USERINFO = re.compile(r"[a-zA-Z][\w+.-]*://([^/@\s]*)@")
+
+
+@cache
+def plain_names() -> frozenset[str]:
+    """The names of the fields that are no secrets, their other names among them."""
+    found = set(PLAIN)
+    for cls in TYPES.values():
+        for name, (_, field) in Fields.of(cls).by_name.items():
+            if field.name in PLAIN:
+                found.add(name)
+    return frozenset(found)
+
+
+def secrets_in(value: object, name: str = "") -> Iterator[str]:
+    """The texts of a credential that nobody may see; an address shows all but who asks."""
+    if isinstance(value, Mapping):
+        for key_, item in value.items():
+            yield from secrets_in(item, str(key_))
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from secrets_in(item, name)
+    elif name in plain_names():
+        if isinstance(value, str) and (found := _USERINFO.match(value)):
+            proof = found[1].partition(":")[2] or found[1]
+            yield from (proof, unquote(proof), found[1])
+    elif isinstance(value, str) and value.lstrip().startswith("{"):
+        yield from _secrets_in_text(value)
+    elif value is not None and not isinstance(value, bool):
+        yield str(value)
+
+
+def texts_in(value: object) -> Iterator[str]:
+    """Every text and number inside a value, whatever its name."""
+    if isinstance(value, Mapping):
+        for item in value.values():
+            yield from texts_in(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from texts_in(item)
+    elif value is not None and not isinstance(value, bool):
+        yield str(value)
+
+
+def _secrets_in_text(text: str) -> Iterator[str]:
+    """The same of a document that is written as text, such as a service account."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if isinstance(found, dict):
+        yield from secrets_in(found)
+    else:
+        yield text
 
 
 # ---------------------------------------------------------------------------- the document
@@ -325,3 +413,10 @@ class Credential(Model):
     kind: str = key(Text(), "`Credential`", code="DSL021")
     metadata: Metadata = key(Of(Metadata), "name, path, labels")
     spec: CredentialSpec = key(SpecShape(), "type and data")
+
+
+def spec_faults(spec: Mapping[str, Any]) -> tuple[Diagnostic, ...]:
+    """Everything that is wrong with a `spec` that came as data, not as text."""
+    document = load("{}")
+    SpecShape().read(dict(spec), ROOT, Reader(document))
+    return document.findings.sorted()

@@ -31,12 +31,15 @@ from noetl.dsl.shape import (
     model,
     whole,
 )
-from noetl.dsl.shape.reader import SERVER, WORKER, WORKLOAD
+from noetl.dsl.shape.reader import SERVER, WORKER, WORKLOAD, Reader
 from noetl.dsl.shape.units import Duration, Scalar
 from noetl.dsl.tasks.task import Output, TaskSpec
+from noetl.dsl.yaml import ROOT, load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from noetl.dsl.diagnostics import Diagnostic
 
 MOST_STEPS = 2_000
 _TEN_SECONDS = (
@@ -79,6 +82,13 @@ class KeychainEntry(Model):
     no_broker_fallback: bool = key(Flag(), "never through the broker", default=False)
     auto_renew: bool = key(Flag(), "renew before it expires", default=False)
     ttl: Any = key(Duration(WORKER), "how long it is kept", default=None, aliases=("ttl_seconds",))
+
+
+def entry_faults(entry: Mapping[str, Any]) -> tuple[Diagnostic, ...]:
+    """What is wrong with a keychain entry that came as data, not as text."""
+    document = load("{}")
+    Of(KeychainEntry).read(dict(entry), ROOT, Reader(document))
+    return tuple(one for one in document.findings.sorted() if one.severity == "error")
 
 
 @model

@@ -61,7 +61,18 @@ class TaskShape:
             self._unknown(kind, Place(value, "kind", place), reader)
             return Task(kind=kind, name=_text(value.get("name")), place=place)
         task: Task = Of(found).read(value, place, reader)
+        if found is Plugin and reader.plugins[kind]:
+            self._judge(value, place, reader)
         return task
+
+    def _judge(self, value: dict[str, Any], place: Place, reader: Reader) -> None:
+        """Report what the plug-in's own schema refuses."""
+        from noetl.dsl.conformity import faults  # noqa: PLC0415 - the validator is not small
+
+        for fault in faults(reader.plugins[value["kind"]], value):
+            key = fault["pointer"].split("/")[1:2]
+            where = Place(value, key[0], place) if key and key[0] in value else place
+            reader.report("DSL054", fault["message"], where)
 
     def _unknown(self, kind: str, place: Place, reader: Reader) -> None:
         known = [*KINDS, *reader.plugins, "workbook"]

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from noetl.dsl.diagnostics import Findings, Hint, Span
+from noetl.dsl.plugins import NONE
 from noetl.dsl.template import (
     CODE_SOURCE_LIMIT,
     SOURCE_LIMIT,
@@ -20,6 +21,7 @@ from noetl.dsl.yaml import Map, Place, Seq
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from noetl.dsl.plugins import Plugins
     from noetl.dsl.yaml import Document
 
 WORKER = "worker"
@@ -64,7 +66,7 @@ def type_name(value: object) -> str:
 class Reader:
     """What one pass over a document collects."""
 
-    def __init__(self, document: Document, *, plugins: frozenset[str] = frozenset()) -> None:
+    def __init__(self, document: Document, *, plugins: Plugins = NONE) -> None:
         self.findings: Findings = document.findings
         self.sites: list[Site] = []
         self.plugins = plugins

@@ -111,6 +111,7 @@ class Nats(Task):
     key_: str | None = key(TEXT, "key", name="key", default=None)
     name: str = key(Name(), "name of the task in its pipeline", default="")
     object: str | None = key(TEXT, "object name", default=None)
+    ref: str | None = key(TEXT, "reference to the bytes of an object", default=None)
     value: Any = key(ANY, "value to write", default=None)
     data: Any = key(ANY, "message", default=None, aliases=("payload",))
     ttl: Any = key(Duration(WORKER), "time to live", default=None)

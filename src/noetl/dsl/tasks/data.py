@@ -39,7 +39,13 @@ class Sql(Task):
     )  # fmt: skip
     commands: tuple[str, ...] = key(ListOf(Text(SQL), lone=True), "SQL statements", default=())
     script: Script | None = key(Of(Script), "SQL that is fetched", default=None)
-    params: Any = key(ROWS, "values bound by the driver", default=None)
+    params: Any = key(
+        ROWS,
+        "values bound by the driver, for a single statement; PostgreSQL: a list for `%s` or `$1`,"
+        " a map for `%(name)s` (`%%` is a percent sign then); SQLite and DuckDB: `?`, `:name`,"
+        " `$name`",
+        default=None,
+    )
     max_rows: int | str = key(whole(1, role=WORKER), "most rows", default=100_000)
     max_bytes: int | str = key(Size(WORKER), "most bytes", default=67_108_864)
     as_objects: bool = key(Flag(), "rows as maps", default=True)
@@ -50,11 +56,12 @@ class Connection(Model):
     """A PostgreSQL connection written out."""
 
     host: str | None = key(TEXT, "host", default=None)
-    port: int | str = key(whole(1, 65_535, role=WORKER), "port", default=5432)
+    port: int | str | None = key(whole(1, 65_535, role=WORKER), "port (5432)", default=None)
     user: str | None = key(TEXT, "user", default=None)
     password: str | None = key(TEXT, "password; better an `auth` alias", default=None)
     database: str | None = key(TEXT, "database", default=None)
-    sslmode: str | None = key(TEXT, "TLS mode", default=None)
+    sslmode: str | None = key(TEXT, "TLS mode (prefer; with `ca` verify-full)", default=None)
+    ca: str | None = key(TEXT, "certificates of authorities, in PEM", default=None)
 
 
 @model
@@ -65,8 +72,9 @@ class Copy(Model):
     table: str = key(TEXT, "table")
     columns: tuple[str, ...] = key(TEXTS, "columns", default=())
     format: str = key(choice("csv", "binary", "text"), "format", default="csv")
+    header: bool = key(Flag(), "the first line of a csv or text names columns", default=False)
     ref: str | None = key(TEXT, "reference to the data", default=None)
-    data: Any = key(ANY, "the data", default=None)
+    data: Any = key(ANY, "the data: rows, text, or base64 of binary", default=None)
 
 
 @model
@@ -191,6 +199,7 @@ class ResultFetch(Task):
     ref: str = needed(TEXT, "the reference")
     path: str | None = key(TEXT, "path inside the result", default=None)
     rows: Mapping[str, Any] | None = key(MAP, "{offset, limit}", default=None)
+    range: Mapping[str, Any] | None = key(MAP, "{offset, length} of its bytes", default=None)
 
 
 @model
@@ -209,8 +218,16 @@ class Objects(Task):
     source: Any = key(ByType(text=TEXT, map=MAP), "object to copy", default=None)
     content_type: str | None = key(TEXT, "content type", default=None)
     metadata: Mapping[str, Any] = key(MAP, "metadata", default_factory=dict)
-    if_none_match: Any = key(ByType(text=TEXT, flag=Flag()), "create only", default=None)
-    multipart_mb: int | str = key(whole(5, 1024, role=WORKER), "part size", default=8)
+    if_none_match: Any = key(
+        ByType(text=TEXT, flag=Flag()),
+        "create only; the store itself sees to it for bytes of one part (`multipart_mb`), of more "
+        "it is asked before",
+        default=None,
+    )
+    range: Mapping[str, Any] | None = key(MAP, "{offset, length} to get", default=None)
+    multipart_mb: int | str = key(
+        whole(5, 1024, role=WORKER), "part size; up to it all is one request", default=8
+    )
     expires: int | str = key(whole(1, 604_800, role=WORKER), "life of a link", default=900)
     endpoint: str | None = key(TEXT, "endpoint", default=None)
     region: str | None = key(TEXT, "region", default=None)

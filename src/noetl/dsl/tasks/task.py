@@ -160,7 +160,13 @@ class TaskSpec(Model):
 
 @model
 class Store(Model):
-    """Where a large result is kept."""
+    """Where a large result is kept.
+
+    Large is what is over `inline_max_bytes`. `auto`: by its size. `kv`, `db`: a row of the server.
+    `object`, `disk`: the platform's object store. `s3`, `gcs`: a bucket of the author's own; a map
+    of `uri`, `store`, `size`, `sha256`, `content_type` and `compression` stands in its place, and
+    an `artifact` with the same credential reads it. `eventlog`: nowhere, the step fails.
+    """
 
     kind: str = key(
         choice("auto", "memory", "kv", "disk", "object", "s3", "gcs", "db", "duckdb", "eventlog"),
@@ -168,11 +174,21 @@ class Store(Model):
         default="auto",
     )
     driver: str | None = key(Text(), "driver of the store", default=None)
-    bucket: str | None = key(Text(WORKER), "bucket", default=None)
-    prefix: str | None = key(Text(WORKER), "key prefix", default=None)
-    ttl: float | str | None = key(Duration(WORKER), "how long it is kept", default=None)
-    compression: str = key(choice("none", "gzip", "lz4", "zstd"), "compression", default="none")
-    credential: str | None = key(Text(WORKER), "credential alias", default=None, aliases=("auth",))
+    bucket: str | None = key(Text(WORKER), "bucket of `s3` or `gcs`", default=None)
+    prefix: str | None = key(Text(WORKER), "how keys in the bucket begin", default=None)
+    ttl: float | str | None = key(
+        Duration(WORKER),
+        "how long it is kept; in a bucket, what its metadata says for the bucket's own rules",
+        default=None,
+    )
+    compression: str = key(
+        choice("none", "gzip", "lz4", "zstd"),
+        "how objects are packed; the database packs rows itself",
+        default="none",
+    )
+    credential: str | None = key(
+        Text(WORKER), "credential of the bucket", default=None, aliases=("auth",)
+    )
 
 
 @model
@@ -242,10 +258,13 @@ class Output(Model):
     preview_max_bytes: int = key(Size(most=INLINE_MOST), "size of the preview", default=1024)
     scope: str = key(
         choice("step", "execution", "workflow", "permanent"),
-        "how long it lives",
+        "with whose end it is deleted: its run; `workflow`: the root run; `step`: its run as soon "
+        "as that has ended, since who reads it until then is not known before",
         default="execution",
     )
-    as_: str | None = key(Name(), "name of the result", name="as", default=None)
+    as_: str | None = key(
+        Name(), "name of the stored result; the step's without one", name="as", default=None
+    )
 
 
 AUTH = ByType(text=Text(WORKER), map=Data(WORKER, only="map"))

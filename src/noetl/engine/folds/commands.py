@@ -63,7 +63,7 @@ def _reported(state: State, recorded: Recorded, event: ev.CallDone | ev.CallErro
 
 def _answered(state: State, command: Command, event: ev.CallDone | ev.CallError) -> None:
     """A callback: the outcome of the task that waits."""
-    if isinstance(event, ev.CallDone):
+    if event.error is None:
         outcome = {"status": "ok", "data": event.result, "reference": event.reference}
     else:
         error = event.error

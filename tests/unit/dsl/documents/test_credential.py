@@ -20,6 +20,7 @@ DATA = {
     "bearer": "{token: t}",
     "api_key": "{header: X-Key, key: k}",
     "basic": "{username: u, password: p}",
+    "tls": "{cert: c, key: k, passphrase: p, ca: a}",
     "oauth2": "{client_id: c, client_secret: s, token_url: 'https://a', scopes: [a, b]}",
     "nats": "{nats_url: 'nats://a', user: u, password: p}",
     "kafka": "{brokers: 'a:9092', sasl_mechanism: PLAIN, sasl_username: u, ssl: true}",

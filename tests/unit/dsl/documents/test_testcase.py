@@ -241,7 +241,7 @@ def test_a_wrong_word_names_the_right_ones(line, hint):
 
 def test_a_case_may_allow_known_kinds_and_those_of_plugins():
     text = HEAD + "  cases: [{name: a, allow: [http, postgres, mail]}]\n"
-    assert parse(text, plugins=frozenset({"mail"})).errors == ()
+    assert parse(text, plugins={"mail": {}}).errors == ()
     assert [item.code for item in parse(text).errors] == ["DSL050"]
 
 

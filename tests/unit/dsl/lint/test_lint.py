@@ -271,7 +271,7 @@ def test_an_unknown_credential_is_found_wherever_an_alias_may_stand():
         + """\
 keychain:
   - {name: k, kind: credential, credential: §nope}
-executor: {spec: {policy: {results: {store: {credential: §nope}}}}}
+executor: {spec: {policy: {results: {store: {kind: s3, bucket: b, credential: §nope}}}}}
 workbook:
   - {name: w, tool: {kind: postgres, auth: §nope, command: select 1}}
 workflow:
