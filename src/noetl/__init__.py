@@ -10,6 +10,8 @@
 `store` where facts live: memory or PostgreSQL; only the server may import it.
 `bus` hints that wake workers, and word that a run was cancelled: memory or NATS.
 `blobs` large bytes, named by `noetl://` references.
+`secrets` records, the keys that wrap them, and how a secret travels.
+`sources` where messages come from: memory or NATS.
 `api` the contract between processes: wire models and the one client.
 `tools` what a step can do; user code runs in child interpreters.
 `server` the control plane: appends events, folds, decides, hands out commands.

@@ -11,6 +11,7 @@ from noetl.settings import (
     StackSettings,
     WorkerSettings,
     child_environment,
+    lifted_names,
     process_environment,
     variable,
     warnings,
@@ -332,7 +333,9 @@ def test_the_forms_of_values(name, value, expected):
         ("WORKER_KIND_LIMITS", "http"),
         ("WORKER_METRICS_BIND", "9090"),
         ("NOETL_SHELL", "perhaps"),
-        ("WORKER_MODE", "watcher"),
+        ("WORKER_MODE", "watching"),
+        ("NOETL_CONTAINER_NAMESPACE", "noetl,No Such"),
+        ("NOETL_CONTAINER_ALLOW_PROCESS", "perhaps"),
         ("WORKER_MAX_CONCURRENT", "257"),
     ],
 )
@@ -389,3 +392,19 @@ def test_a_process_of_ours_is_given_settings_and_what_an_interpreter_needs():
         "NOETL_TOKEN_FILE": "f",
         "LANG": "C.UTF-8",
     }
+
+
+def test_a_process_of_ours_is_given_the_variables_that_are_credentials():
+    given = {"NOETL_KEYCHAIN_ENV_VARS": "MAIL_KEY, NONE", "MAIL_KEY": "k", "OTHER": "x"}
+
+    assert lifted_names(given) == {"MAIL_KEY", "NONE"}
+    assert process_environment(given)["MAIL_KEY"] == "k"
+    assert "OTHER" not in process_environment(given)
+
+
+def test_a_watcher_belongs_to_no_pool_and_needs_the_internal_token() -> None:
+    with pytest.raises(BadSetting, match="no token"):
+        WorkerSettings.read({}, mode="watcher")
+    told = {"NOETL_INTERNAL_API_TOKEN": "t-watcher-3312", "WORKER_MODE": "watcher"}
+    made = WorkerSettings.read(told, namespaces="research")
+    assert (made.mode, made.pool, made.namespaces) == ("watcher", "", ("research",))

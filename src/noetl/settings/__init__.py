@@ -7,7 +7,12 @@ cannot disagree.
 from noetl.settings.command import (
     CliSettings,
     child_environment,
+    lifted_names,
+    mcp_endpoints,
+    podman_environment,
     process_environment,
+    secret_files,
+    uv_environment,
     variable,
     warnings,
 )
@@ -32,7 +37,12 @@ __all__ = [
     "TraceSettings",
     "WorkerSettings",
     "child_environment",
+    "lifted_names",
+    "mcp_endpoints",
+    "podman_environment",
     "process_environment",
+    "secret_files",
+    "uv_environment",
     "variable",
     "warnings",
 ]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from noetl.settings.sources import environment
-from noetl.settings.table import is_known, unknown_names
+from noetl.settings.table import FILES, is_known, unknown_names
+from noetl.settings.values import words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,15 +74,57 @@ def child_environment(environ: Mapping[str, str] | None = None) -> dict[str, str
     return made | ({"TZ": env["TZ"]} if env.get("TZ") else {})
 
 
+_ENDPOINT: Final = re.compile(r"NOETL_MCP_([A-Z0-9_]+)_ENDPOINT")
+_PODMAN: Final = (
+    "HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "CONTAINERS_CONF",
+    "CONTAINERS_STORAGE_CONF", "TMPDIR",
+)  # fmt: skip
+
+
+def podman_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What podman itself needs to find its images; its containers see none of it."""
+    env = environment(environ)
+    return child_environment(env) | {name: env[name] for name in _PODMAN if name in env}
+
+
+_UV: Final = ("HOME", "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY",
+              "https_proxy", "http_proxy", "no_proxy", "NETRC")  # fmt: skip
+
+
+def uv_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What uv itself needs to reach its index; the packages that it installs see none of it."""
+    env = environment(environ)
+    given = {name: env[name] for name in env if name in _UV or name.startswith("UV_")}
+    return child_environment(env) | given
+
+
+def secret_files(environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:
+    """Files that secrets of ours are read from."""
+    env = environment(environ)
+    return tuple(Path(env[name]).absolute() for name in sorted(FILES) if env.get(name))
+
+
+def mcp_endpoints(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The addresses of MCP servers by their names, as `NOETL_MCP_<SERVER>_ENDPOINT` spells them."""
+    env = environment(environ)
+    return {found[1]: env[name] for name in env if (found := _ENDPOINT.fullmatch(name))}
+
+
 def process_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """What a process of ours is given: the settings, and what an interpreter itself needs."""
     env = environment(environ)
-    kept = {name: value for name, value in env.items() if _is_passed(name)}
+    lifted = lifted_names(env)
+    kept = {name: value for name, value in env.items() if _is_passed(name) or name in lifted}
     return kept | child_environment(env)
 
 
+def lifted_names(environ: Mapping[str, str] | None = None) -> frozenset[str]:
+    """The variables that are credentials of the system pool."""
+    return frozenset(words(environment(environ).get("NOETL_KEYCHAIN_ENV_VARS", "")))
+
+
 def _is_passed(name: str) -> bool:
-    return name in _NEEDED or name.startswith(("PYTHON", "LC_")) or is_known(name)
+    return name in _NEEDED or name.startswith(("PYTHON", "LC_", "UV_")) or is_known(name)
 
 
 def variable(name: str, environ: Mapping[str, str] | None = None) -> str | None:

@@ -11,6 +11,7 @@ from noetl.settings.sources import BadSetting, Model, Sources, of
 from noetl.settings.table import CONFIG
 from noetl.settings.values import (
     HTTP,
+    NAMESPACE,
     NATS,
     POOL,
     PORTS,
@@ -57,10 +58,21 @@ class ServerSettings(Model):
     internal_token_previous: str = of("NOETL_INTERNAL_API_TOKEN_PREVIOUS", "", text)
     internal_token_file: str = of("NOETL_INTERNAL_API_TOKEN_FILE", "", text)
     encryption_key: str = of("NOETL_ENCRYPTION_KEY", "", text)
+    kms_provider: str = of("NOETL_KMS_PROVIDER", "local", choice("local", "vault", "gcp-kms"))
+    kms_key: str = of("NOETL_KMS_KEY", "", text)
+    vault_address: str = of("VAULT_ADDR", "", HTTP)
+    vault_token: str = of("VAULT_TOKEN", "", text)
+    vault_namespace: str = of("VAULT_NAMESPACE", "", text)
+    google_credentials: str = of("GOOGLE_APPLICATION_CREDENTIALS", "", text)
+    region: str = of("NOETL_SERVER_REGION", "", text)
+    http_egress: str = of("NOETL_HTTP_EGRESS", "guarded", choice("guarded", "open"))
+    http_allow: tuple[str, ...] = of("NOETL_HTTP_ALLOW", (), words)
+    keychain_env_vars: tuple[str, ...] = of("NOETL_KEYCHAIN_ENV_VARS", (), words)
     lease_s: float = of("NOETL_LEASE_SECONDS", 15.0, number(5, 3600))
     max_attempts: int = of("NOETL_COMMAND_MAX_ATTEMPTS", 3, whole(1, 100))
     backlog_max: int = of("NOETL_BACKLOG_MAX", 10_000, whole(1, 1_000_000))
-    inline_bytes: int = of("NOETL_INLINE_MAX_BYTES", 65536, whole(1024, 1 << 20))
+    inline_bytes: int = of("NOETL_INLINE_MAX_BYTES", 65536, whole(1024, 1 << 16))
+    object_store_url: str = of("NOETL_OBJECT_STORE_URL", "", text)
     home: Path = of("NOETL_HOME", _HOME, path)  # noqa: RUF009 - a field
     env: str = of("NOETL_ENV", "dev", choice("dev", "production"))
     log_level: str = of("NOETL_LOG_LEVEL", "info", choice(*_LEVELS))
@@ -98,7 +110,7 @@ class ServerSettings(Model):
             raise BadSetting("NOETL_METRICS_PORT and NOETL_PORT are the same port.")
         if self.env == "production":
             _no_failpoints(self.failpoints)
-            if not self.encryption_key:
+            if self.kms_provider == "local" and not self.encryption_key:
                 raise BadSetting("In production NOETL_ENCRYPTION_KEY is required.")
 
 
@@ -107,7 +119,7 @@ class WorkerSettings(Model):
     """What `noetl worker` is told."""
 
     pool: str = of("WORKER_POOL_NAME", "", text)
-    mode: str = of("WORKER_MODE", "command", choice("command"))
+    mode: str = of("WORKER_MODE", "command", choice("command", "watcher"))
     worker_id: str = of("WORKER_ID", "", text)
     slots: int = of("WORKER_MAX_CONCURRENT", 16, whole(1, 256))
     kind_limits: dict[str, int] = of("WORKER_KIND_LIMITS", _NO_LIMITS, counts)  # noqa: RUF009 - a field
@@ -126,13 +138,20 @@ class WorkerSettings(Model):
     outbox_max_bytes: int = of("NOETL_WORKER_OUTBOX_MAX_BYTES", 1 << 30, whole(1 << 20, 1 << 50))
     tool_timeout_max_s: float = of("NOETL_WORKER_TOOL_TIMEOUT_MAX", 3600.0, number(1, 86400))
     command_timeout_s: float = of("NOETL_WORKER_COMMAND_TIMEOUT_SECONDS", 300.0, number(0.1, 86400))
-    inline_bytes: int = of("NOETL_INLINE_MAX_BYTES", 65536, whole(1024, 1 << 20))
+    inline_bytes: int = of("NOETL_INLINE_MAX_BYTES", 65536, whole(1024, 1 << 16))
     memory_high: float = of("WORKER_MEMORY_HIGH", 0.8, share)
     python_sandbox: str = of("NOETL_PYTHON_SANDBOX", "prefer", choice("prefer", "require", "off"))
+    python_requirements: str = of("NOETL_PYTHON_REQUIREMENTS", "deny", choice("deny", "allow"))
     http_egress: str = of("NOETL_HTTP_EGRESS", "guarded", choice("guarded", "open"))
     http_allow: tuple[str, ...] = of("NOETL_HTTP_ALLOW", (), words)
     data_roots: tuple[str, ...] = of("NOETL_DATA_ROOTS", (), words)
     is_shell_on: bool = of("NOETL_SHELL", True, flag)  # noqa: FBT003 - the default of the field
+    mcp_url: str = of("NOETL_MCP_URL", "", HTTP)
+    mcp_stdio_allow: tuple[str, ...] = of("NOETL_MCP_STDIO_ALLOW", (), words)
+    namespaces: tuple[str, ...] = of("NOETL_CONTAINER_NAMESPACE", ("noetl",), words)
+    is_container_polled: bool = of("NOETL_CONTAINER_COMPLETION_POLL", False, flag)  # noqa: FBT003 - as above
+    may_run_processes: bool = of("NOETL_CONTAINER_ALLOW_PROCESS", False, flag)  # noqa: FBT003 - as above
+    keychain_env_vars: tuple[str, ...] = of("NOETL_KEYCHAIN_ENV_VARS", (), words)
     home: Path = of("NOETL_HOME", _HOME, path)  # noqa: RUF009 - a field
     env: str = of("NOETL_ENV", "dev", choice("dev", "production"))
     log_level: str = of("NOETL_LOG_LEVEL", "info", choice(*_LEVELS))
@@ -163,7 +182,9 @@ class WorkerSettings(Model):
 
     def check(self) -> None:
         """Refuse values that do not go together."""
-        if not POOL.fullmatch(self.pool):
+        if self.mode == "watcher":
+            self._check_watcher()
+        elif not POOL.fullmatch(self.pool):
             told = f"`{self.pool}` is not the name of a pool" if self.pool else "no pool was named"
             raise BadSetting(
                 f"A worker joins a pool by its name, and {told}.",
@@ -176,8 +197,20 @@ class WorkerSettings(Model):
                 f"WORKER_METRICS_BIND has to be an address and a port, not {self.metrics_bind!r}.",
                 hint="such as `127.0.0.1:9090`",
             )
+        if not all(map(NAMESPACE.fullmatch, self.namespaces or ("",))):
+            raise BadSetting(
+                "NOETL_CONTAINER_NAMESPACE has to name namespaces of a cluster.",
+                hint="such as `noetl`, or `noetl,research` when jobs may choose",
+            )
         if self.env == "production":
             _no_failpoints(self.failpoints)
+
+    def _check_watcher(self) -> None:
+        if not self.internal_token:
+            raise BadSetting(
+                "The watcher tells the server of ends of jobs and has no token for that.",
+                hint="set NOETL_INTERNAL_API_TOKEN",
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -167,8 +167,8 @@ SETTINGS: Final = (
     _is(
         "NOETL_KEYCHAIN_ENV_VARS",
         "",
-        "w",
-        "Variables usable as credentials, in the system pool only.",
+        "sw",
+        "Variables usable as credentials: by workers of the system pool, and as `from: {env}`.",
     ),
     _is(
         "NOETL_ENCRYPTION_KEY",
@@ -177,8 +177,17 @@ SETTINGS: Final = (
         "Key that wraps the keys of secrets; made by `noetl up`.",
         kind="secret",
     ),
-    _is("NOETL_KMS_PROVIDER", "local", "s", "Who wraps keys."),
+    _is("NOETL_KMS_PROVIDER", "local", "s", "Who wraps keys: `local`, `vault`, `gcp-kms`."),
     _is("NOETL_KMS_KEY", "", "s", "Name of the wrapping key."),
+    _is("VAULT_ADDR", "", "s", "Where Vault is, when it wraps keys."),
+    _is("VAULT_TOKEN", "", "s", "Token of Vault.", kind="secret"),
+    _is("VAULT_NAMESPACE", "", "s", "Namespace of Vault."),
+    _is(
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "",
+        "s",
+        "File of a service account of Google; the machine's own identity without it.",
+    ),
     _is("NOETL_SERVER_REGION", "", "s", "Region for checks of residency."),
     _is("NOETL_OIDC_ISSUER", "", "sgc", "Default sign-in provider."),
     _is("NOETL_OIDC_CLIENT_ID", "", "sg", "Our name there."),
@@ -194,7 +203,14 @@ SETTINGS: Final = (
         "g",
         "Signatures are checked; there is no other value.",
     ),
-    _is("NOETL_OBJECT_STORE_URL", "", "sw", "Store of large results; PostgreSQL without it."),
+    _is(
+        "NOETL_OBJECT_STORE_URL",
+        "",
+        "s",
+        "Store of results over 1 MiB (`s3://bucket/prefix?endpoint=..&region=..`, `gs://`, "
+        "`file:///folder`); PostgreSQL without it. Its identity is that of the environment: "
+        "`AWS_*`, `GOOGLE_APPLICATION_CREDENTIALS`.",
+    ),
     _is(
         "NOETL_INLINE_MAX_BYTES",
         "65536",
@@ -293,10 +309,10 @@ SETTINGS: Final = (
     _is(
         "NOETL_HTTP_EGRESS",
         "guarded",
-        "w",
-        "`guarded` keeps steps from internal addresses; `open` does not.",
+        "sw",
+        "`guarded` keeps steps and the keychain from internal addresses; `open` does not.",
     ),
-    _is("NOETL_HTTP_ALLOW", "", "w", "Hosts and networks that the guard lets through."),
+    _is("NOETL_HTTP_ALLOW", "", "sw", "Hosts and networks that the guard lets through."),
     _is("NOETL_DATA_ROOTS", "", "w", "Folders of file databases; `<NOETL_HOME>/data` without it."),
     _is("NOETL_SHELL", "on", "w", "`off` disables shell steps.", kind="flag"),
     _is(
@@ -305,7 +321,13 @@ SETTINGS: Final = (
         "w",
         "Default MCP endpoint; `NOETL_MCP_<SERVER>_ENDPOINT` names one more.",
     ),
-    _is("NOETL_CONTAINER_NAMESPACE", "noetl", "w", "Namespace of container runs."),
+    _is("NOETL_MCP_STDIO_ALLOW", "", "w", "Programs that MCP steps may start; `*` is any."),
+    _is(
+        "NOETL_CONTAINER_NAMESPACE",
+        "noetl",
+        "w",
+        "Namespace of container runs; more, separated by commas, are those that steps may name.",
+    ),
     _is(
         "NOETL_CONTAINER_COMPLETION_POLL",
         "off",

@@ -13,6 +13,7 @@ T = TypeVar("T")
 
 PORTS: Final = (1, 65535)
 POOL: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+NAMESPACE: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _MOST_SLOTS: Final = 256
 
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import re
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote, quote_plus
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+from noetl.telemetry.forms import MASK, SHORT, forms_of
 
-MASK: Final = "***"
-SHORT: Final = 6
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from noetl.telemetry.fingerprints import Fingerprints
+
 SINKS: Final = ("result", "log", "error")
-_LINE_LEAST: Final = 12
-_INNER_LEAST: Final = 12
 
 # A literal that every match contains, so that text without it costs one search.
 _PATTERNS: Final = (
@@ -36,9 +33,10 @@ _PATTERNS: Final = (
 class Redactor:
     """The secrets that were handed out, and the texts and values without them."""
 
-    def __init__(self, secrets: Iterable[str] = ()) -> None:
+    def __init__(self, secrets: Iterable[str] = (), seen: Fingerprints | None = None) -> None:
         self.covered: dict[str, int] = dict.fromkeys(SINKS, 0)
         """How often something was covered, by where it would have gone."""
+        self._seen = seen
         self._raw: set[str] = set()
         self._forms: tuple[str, ...] = ()
         self._tokens: re.Pattern[str] | None = None
@@ -50,7 +48,7 @@ class Redactor:
         if not new:
             return
         self._raw |= new
-        forms = {form for secret in self._raw for form in _forms(secret)}
+        forms = {form for secret in self._raw for form in forms_of(secret)}
         long = (form for form in forms if len(form) >= SHORT)
         self._forms = tuple(sorted(long, key=lambda form: (-len(form), form)))
         short = sorted(re.escape(form) for form in forms if len(form) < SHORT)
@@ -66,7 +64,7 @@ class Redactor:
         for literal, pattern, mask in _PATTERNS:
             if literal in text:
                 text = pattern.sub(mask, text)
-        return text
+        return text if self._seen is None else self._seen.masked(text)
 
     def redact_value(self, value: Any) -> Any:  # noqa: ANN401 - any JSON
         """The value with every secret in its texts, keys and numbers replaced."""
@@ -96,26 +94,3 @@ class Redactor:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return MASK if str(value) in self._raw else value
         return value
-
-
-def _forms(secret: str) -> Iterator[str]:
-    """The forms in which a secret may reach a sink."""
-    yield secret
-    if len(secret) < SHORT:
-        return
-    for plain in (True, False):
-        yield json.dumps(secret, ensure_ascii=plain)[1:-1]
-    yield quote(secret, safe="")
-    yield quote_plus(secret)
-    raw = secret.encode("utf-8", "surrogatepass")
-    for alphabet in (base64.b64encode, base64.urlsafe_b64encode):
-        text = alphabet(raw).decode("ascii")
-        yield text
-        yield text.rstrip("=")
-        for before in (1, 2):  # inside a longer text, such as user:password
-            inner = alphabet(b"\0" * before + raw).decode("ascii").rstrip("=")[before + 1 : -1]
-            if len(inner) >= _INNER_LEAST:
-                yield inner
-    for line in secret.splitlines():  # a log shows it line by line
-        if len(line.strip()) >= _LINE_LEAST:
-            yield line.strip()

@@ -1,0 +1,1 @@
+"""Secret managers that entries of a keychain read from."""

@@ -1,0 +1,1 @@
+"""Tokens that are made when they are needed and end by themselves."""

@@ -1,0 +1,1 @@
+"""Stand-ins for services that cannot run here: small, served on a real socket, strict."""
