@@ -6,13 +6,18 @@ from hashlib import sha256
 import pytest
 
 from noetl.blobs.base import CHUNK_BYTES, BlobGone, InvalidKey, Stat
-from noetl.blobs.file import FileBlobs
 from noetl.blobs.memory import MemoryBlobs
+from noetl.blobs.objects import ObjectBlobs, open_blobs, open_store
 from noetl.blobs.postgres import PostgresBlobs
+from noetl.blobs.tiered import TieredBlobs
+from noetl.clock import SystemClock
+from noetl.ids import Ids
 from noetl.store.postgres.database import Database
 
 KEY = "execution/7/result/load/0123abcd"
 BIG = bytes(range(256)) * (CHUNK_BYTES // 256) * 2 + b"end"
+HUGE = BIG * 3
+"""More than the database of tiers takes."""
 
 
 @pytest.fixture(scope="module")
@@ -23,16 +28,38 @@ def shared_url(postgres_server):
     postgres_server.drop(name)
 
 
-@pytest.fixture(params=["file", "memory", "postgres"])
+PLACED = {"rows": ("row", "none"), "zstd": ("object", "zstd"), "gzip": ("object", "gzip")}
+"""Tiers of which one is chosen."""
+
+
+@pytest.fixture(
+    params=["file", "memory", "postgres", "objects", "s3", "gcs", "tiers", "rows", "zstd", "gzip"]
+)
 async def blobs(request, tmp_path):
     if request.param == "file":
-        yield FileBlobs(tmp_path / "blobs")
+        yield open_blobs(f"file://{tmp_path}/blobs")
+    elif request.param == "objects":
+        yield open_blobs("memory:")
+    elif request.param == "s3":
+        server = request.getfixturevalue("s3_server")
+        store = open_store(f"s3://{server.bucket()}", server.fields)
+        yield ObjectBlobs(store, "some/prefix", "s3")
+    elif request.param == "gcs":
+        server = request.getfixturevalue("gcs_server")
+        yield ObjectBlobs(open_store(f"gs://{server.bucket()}", server.fields), "", "gcs")
     elif request.param == "memory":
         yield MemoryBlobs()
     else:
         database = await Database.open(request.getfixturevalue("shared_url"))
         await database.execute("delete from noetl.result")
-        yield PostgresBlobs(database)
+        if request.param == "tiers":
+            large = MemoryBlobs()
+            yield TieredBlobs(database, large, Ids(SystemClock()), "test")
+        elif request.param in PLACED:
+            tiers = TieredBlobs(database, MemoryBlobs(), Ids(SystemClock()), "test")
+            yield tiers.placing(*PLACED[request.param])
+        else:
+            yield PostgresBlobs(database)
         await database.close()
 
 
@@ -46,7 +73,7 @@ async def joined(stream):
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"{}", b"\x00\xff\n", BIG], ids=["none", "json", "raw", "big"]
+    "data", [b"", b"{}", b"\x00\xff\n", BIG, HUGE], ids=["none", "json", "raw", "big", "huge"]
 )
 async def test_what_was_put_comes_back(blobs, data):
     await blobs.put(KEY, data, media_type="text/x; charset=utf-8")

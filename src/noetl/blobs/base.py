@@ -14,6 +14,15 @@ if TYPE_CHECKING:
 CHUNK_BYTES: Final = 256 * 1024
 JSON: Final = "application/json"
 LONGEST_KEY: Final = 1024
+SMALL_BYTES: Final = 1024 * 1024
+"""Up to this size a value counts as `kv`, and lies in the database where there is one."""
+LARGEST_BYTES: Final = 5 * 1024 * 1024 * 1024
+LARGEST_ROW_BYTES: Final = 64 * 1024 * 1024
+"""The most that a row of a database, or the memory of a process, is meant for."""
+OBJECTS: Final = "objects"
+"""The name of a store in tiers that keeps small values as objects, too."""
+_ROWS: Final = frozenset({"db", "object"})
+_BOUNDED: Final = frozenset({"db", "kv"})
 _KEY: Final = re.compile(r"(?!\.)[A-Za-z0-9_.~%=@-]{1,200}(?:/(?!\.)[A-Za-z0-9_.~%=@-]{1,200})*\Z")
 _MEDIA_TYPE: Final = re.compile(r"[\x20-\x7e]{1,100}\Z")
 
@@ -82,6 +91,18 @@ class Blobs(Protocol):
         self, prefix: str = "", *, after: str = "", limit: int | None = None
     ) -> list[str]:
         """Keys that begin with a text, in order; those behind a key, and so many at most."""
+
+
+def store_word(name: str, size: int) -> str:
+    """The word of a reference for where a value of this size lies, in a store of this name."""
+    if name == OBJECTS:
+        return "object"
+    return "kv" if name in _ROWS and size <= SMALL_BYTES else name
+
+
+def most_bytes(name: str) -> int:
+    """How large a value a store of this name takes."""
+    return LARGEST_ROW_BYTES if name in _BOUNDED else LARGEST_BYTES
 
 
 def checked(key: str, media_type: str = JSON) -> str:

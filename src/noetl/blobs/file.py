@@ -1,30 +1,26 @@
 """Large bytes as files: one file per object, readable by its owner only.
 
-A file begins with a header of fixed size that tells size, digest and media type, so that an object
-and what is known of it appear together or not at all. It is written beside its place, synced, and
-renamed; a crash leaves a hidden file that nobody reads.
+A file begins with its label. It is written beside its place, synced, and renamed; a crash leaves a
+hidden file that nobody reads.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import zlib
 from hashlib import sha256
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from noetl.blobs.base import CHUNK_BYTES, JSON, BlobDamaged, BlobGone, Stat, checked
+from noetl.blobs.base import CHUNK_BYTES, JSON, BlobGone, Stat, checked
+from noetl.blobs.label import LABEL_BYTES, compare, label_of, read_label
 from noetl.ids import random_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator
     from pathlib import Path
 
-HEADER_BYTES: Final = 256
 _END: Final = "+"
 """Ends the name of a file; no key holds it, so a key may be the beginning of another."""
-_FIELDS: Final = 5
-_MAGIC: Final = "noetl-blob-1"
 _DIRECTORY_MODE: Final = 0o700
 _FILE_MODE: Final = 0o600
 
@@ -70,7 +66,7 @@ class FileBlobs:
         end = stat.size if last is None else min(last + 1, stat.size)
         digest, size = sha256(), first
         try:
-            file.seek(HEADER_BYTES + first)
+            file.seek(LABEL_BYTES + first)
             while chunk := await asyncio.to_thread(_read, file, size, end, is_all=last is None):
                 digest.update(chunk)
                 size += len(chunk)
@@ -78,7 +74,7 @@ class FileBlobs:
         finally:
             file.close()
         if first == 0 and last is None:
-            _compare(stat, size, digest.hexdigest())
+            compare(stat, size, digest.hexdigest())
 
     async def head(self, key: str) -> Stat | None:
         """What lies under a key."""
@@ -111,7 +107,7 @@ class FileBlobs:
         file, stat = self._open(key)
         with file:
             data = file.read()
-        _compare(stat, len(data), sha256(data).hexdigest())
+        compare(stat, len(data), sha256(data).hexdigest())
         return data
 
     def _open(self, key: str) -> tuple[BinaryIO, Stat]:
@@ -121,7 +117,7 @@ class FileBlobs:
             raise BlobGone(f"{key}: nothing lies there") from None
         file = os.fdopen(handle, "rb")
         try:
-            return file, _parsed(key, file.read(HEADER_BYTES))
+            return file, read_label(key, file.read(LABEL_BYTES))
         except BaseException:
             file.close()
             raise
@@ -160,7 +156,7 @@ class _Writing:
         self._beside = path.with_name(f".{random_key()}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         self._file = os.fdopen(os.open(self._beside, flags, _FILE_MODE), "wb")
-        self._file.write(bytes(HEADER_BYTES))
+        self._file.write(bytes(LABEL_BYTES))
 
     def write(self, chunk: bytes) -> None:
         """Add bytes."""
@@ -177,7 +173,7 @@ class _Writing:
             media_type=self._media_type,
         )
         self._file.seek(0)
-        self._file.write(_header(stat))
+        self._file.write(label_of(stat))
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
@@ -212,24 +208,3 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _header(stat: Stat) -> bytes:
-    text = f"{_MAGIC} {stat.sha256} {stat.size} {stat.media_type}"
-    return f"{zlib.crc32(text.encode()):08x} {text}".encode().ljust(HEADER_BYTES)
-
-
-def _parsed(key: str, header: bytes) -> Stat:
-    try:
-        check, magic, digest, size, media_type = header.decode("ascii").split(" ", _FIELDS - 1)
-        stat = Stat(key=key, size=int(size), sha256=digest, media_type=media_type.rstrip(" "))
-    except ValueError:
-        raise BlobDamaged(f"{key}: its header cannot be read") from None
-    if magic != _MAGIC or check != f"{_header(stat)[:8].decode()}":
-        raise BlobDamaged(f"{key}: its header is not the one that was written")
-    return stat
-
-
-def _compare(stat: Stat, size: int, digest: str) -> None:
-    if (size, digest) != (stat.size, stat.sha256):
-        raise BlobDamaged(f"{stat.key}: the bytes are not those that were put")

@@ -9,7 +9,15 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
-from noetl.blobs.base import CHUNK_BYTES, JSON, BlobDamaged, BlobGone, Stat, checked
+from noetl.blobs.base import (
+    CHUNK_BYTES,
+    JSON,
+    LARGEST_ROW_BYTES,
+    BlobDamaged,
+    BlobGone,
+    Stat,
+    checked,
+)
 from noetl.clock import SystemClock
 from noetl.errors import NoetlError
 from noetl.ids import Ids
@@ -17,15 +25,17 @@ from noetl.ids import Ids
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Sequence
 
-LARGEST_BYTES: Final = 64 * 1024 * 1024
+LARGEST_BYTES: Final = LARGEST_ROW_BYTES
 _READ_BYTES: Final = 4 * CHUNK_BYTES
 _LARGEST_ID: Final = (1 << 63) - 1
 _PUT: Final = """
+with old as (select object_key from noetl.result where ref = $4)
 insert into noetl.result (result_id, execution_id, name, scope, source_step, ref, body,
     content_type, bytes, sha256)
 values ($1, $2, $3, 'execution', $3, $4, $5, $6, $7, $8)
-on conflict (ref) do update set body = excluded.body, content_type = excluded.content_type,
-    bytes = excluded.bytes, sha256 = excluded.sha256"""
+on conflict (ref) do update set body = excluded.body, object_key = null,
+    content_type = excluded.content_type, bytes = excluded.bytes, sha256 = excluded.sha256
+returning (select object_key from old) as object_key"""
 _GET: Final = "select body, bytes, sha256, content_type from noetl.result where ref = $1"
 _HEAD: Final = "select bytes, sha256, content_type from noetl.result where ref = $1"
 _PART: Final = """
@@ -93,7 +103,7 @@ class PostgresBlobs:
         if row is None:
             raise BlobGone(f"{key}: nothing lies there")
         data = bytes(row["body"])
-        _compare(_stat(key, row), len(data), sha256(data).digest())
+        _compare(stat_of(key, row), len(data), sha256(data).digest())
         return data
 
     async def put_stream(
@@ -130,7 +140,7 @@ class PostgresBlobs:
     async def head(self, key: str) -> Stat | None:
         """What lies under a key."""
         row = await self._database.fetchrow(_HEAD, checked(key))
-        return None if row is None else _stat(key, row)
+        return None if row is None else stat_of(key, row)
 
     async def delete(self, key: str) -> None:
         """Forget a key; one that is not there is forgotten already."""
@@ -141,18 +151,18 @@ class PostgresBlobs:
     ) -> list[str]:
         """Keys that begin with a text, in order; those of one run are found by its id."""
         wanted = (prefix, max(after, prefix[:-1]), limit)
-        execution_id, _ = _origin(f"{prefix}-/-")
+        execution_id, _ = origin(f"{prefix}-/-")
         if execution_id is None:
             rows = await self._database.fetch(_LISTED, *wanted)
         else:
             rows = await self._database.fetch(_LISTED_OF, *wanted, execution_id)
         return [row["ref"] for row in rows]
 
-    async def _keep(self, key: str, data: bytes, media_type: str) -> Stat:
+    async def replaced(self, key: str, data: bytes, media_type: str) -> str | None:
+        """Keep bytes in their row; the object that held them before, if one did."""
         _check_size(key, len(data))
-        digest = sha256(data)
-        execution_id, step = _origin(key)
-        await self._database.execute(
+        execution_id, step = origin(key)
+        row = await self._database.fetchrow(
             _PUT,
             int(self._ids.new()),
             execution_id,
@@ -161,9 +171,14 @@ class PostgresBlobs:
             data,
             media_type,
             len(data),
-            digest.digest(),
+            sha256(data).digest(),
         )
-        return Stat(key=key, size=len(data), sha256=digest.hexdigest(), media_type=media_type)
+        return None if row is None else row["object_key"]
+
+    async def _keep(self, key: str, data: bytes, media_type: str) -> Stat:
+        await self.replaced(key, data, media_type)
+        digest = sha256(data).hexdigest()
+        return Stat(key=key, size=len(data), sha256=digest, media_type=media_type)
 
     async def _part(self, stat: Stat, start: int, end: int) -> bytes:
         digest, size = bytes.fromhex(stat.sha256), min(_READ_BYTES, end - start)
@@ -173,7 +188,7 @@ class PostgresBlobs:
         return bytes(part)
 
 
-def _origin(key: str) -> tuple[int | None, str | None]:
+def origin(key: str) -> tuple[int | None, str | None]:
     """The execution and step that a key names: `execution/<id>/<what>/<step>/<digest>`; or none."""
     match key.split("/"):
         case ["execution", number, _, *step, _] if (
@@ -187,7 +202,8 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
-def _stat(key: str, row: Row) -> Stat:
+def stat_of(key: str, row: Row) -> Stat:
+    """What a row tells of its bytes."""
     return Stat(
         key=key,
         size=row["bytes"],
@@ -200,7 +216,7 @@ def _check_size(key: str, size: int) -> None:
     if size > LARGEST_BYTES:
         raise BlobTooLarge(
             f"{key}: more than {LARGEST_BYTES // (1024 * 1024)} MiB",
-            hint="write it to an object store in the step, and return its name",
+            hint="set NOETL_OBJECT_STORE_URL, or write it to an object store in the step",
         )
 
 

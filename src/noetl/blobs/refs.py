@@ -89,16 +89,16 @@ def extracted(value: object) -> dict[str, Any]:
     return summary.facts
 
 
-def preview(data: bytes) -> str:
-    """The beginning of a value for people, at most 1 KiB of text."""
-    start = data[:PREVIEW_BYTES]
+def preview(data: bytes, most: int = PREVIEW_BYTES) -> str:
+    """The beginning of a value for people, at most 1 KiB of text, or what they asked for."""
+    start = data[:most]
     try:
         text = codecs.getincrementaldecoder("utf-8")().decode(start, final=len(data) <= len(start))
     except UnicodeDecodeError:
         text = "\0"
     if "\0" not in text:
         return text
-    return "base64:" + b64encode(data[: PREVIEW_BYTES * 3 // 4 - 6]).decode()
+    return "base64:" + b64encode(data[: max(0, most * 3 // 4 - 6)]).decode()
 
 
 class _Summary:

@@ -3,7 +3,8 @@ import stat
 import pytest
 
 from noetl.blobs.base import BlobDamaged, BlobGone
-from noetl.blobs.file import HEADER_BYTES, FileBlobs
+from noetl.blobs.file import FileBlobs
+from noetl.blobs.label import LABEL_BYTES
 
 KEY = "execution/7/result/load/0123"
 
@@ -42,7 +43,7 @@ async def test_files_and_folders_are_for_their_owner_only(blobs, root):
     }
 
 
-@pytest.mark.parametrize("place", [0, 5, 12, 40, 90, 100, HEADER_BYTES, HEADER_BYTES + 3])
+@pytest.mark.parametrize("place", [0, 5, 12, 40, 90, 100, LABEL_BYTES, LABEL_BYTES + 3])
 async def test_one_flipped_bit_is_found(blobs, root, place):
     await blobs.put(KEY, b"some bytes", media_type="text/plain")
     path = root / f"{KEY}+"
@@ -56,7 +57,7 @@ async def test_one_flipped_bit_is_found(blobs, root, place):
         await _drained(blobs.get_stream(KEY))
 
 
-@pytest.mark.parametrize("kept", [0, 10, HEADER_BYTES, HEADER_BYTES + 4])
+@pytest.mark.parametrize("kept", [0, 10, LABEL_BYTES, LABEL_BYTES + 4])
 async def test_a_file_that_was_cut_is_found(blobs, root, kept):
     await blobs.put(KEY, b"some bytes")
     path = root / f"{KEY}+"
@@ -75,7 +76,7 @@ async def test_a_file_that_grew_is_found(blobs, root):
 
 async def test_a_header_that_is_not_text_is_found(blobs, root):
     await blobs.put(KEY, b"x")
-    (root / f"{KEY}+").write_bytes(b"\xff" * HEADER_BYTES)
+    (root / f"{KEY}+").write_bytes(b"\xff" * LABEL_BYTES)
     with pytest.raises(BlobDamaged):
         await blobs.head(KEY)
 
