@@ -9,8 +9,10 @@ pytest.register_assert_rewrite(
     "tests.conformance.catalog_suite",
     "tests.conformance.identity_suite",
     "tests.conformance.reading_suite",
+    "tests.conformance.secrets_suite",
     "tests.conformance.store_suite",
     "tests.conformance.store_suite_more",
+    "tests.conformance.tools_suite",
     "tests.conformance.upkeep_suite",
     "tests.conformance.values_suite",
 )

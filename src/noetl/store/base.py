@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from noetl.store.audit import Audit
     from noetl.store.identity import Accounts, Rights, Sessions, SignIns, Tenants, Tokens
     from noetl.store.reading import Reading
+    from noetl.store.secrets import Credentials, ExecutionSecrets, Keychain, Records, Turns
     from noetl.store.stored import Exports, Held, Requests, Results
     from noetl.store.upkeep import Figures, Upkeep
     from noetl.store.variables import Variables
@@ -630,4 +631,9 @@ class Store(Protocol):
     requests: Requests
     held: Held
     exports: Exports
+    credentials: Credentials
+    keychain: Keychain
+    execution_secrets: ExecutionSecrets
+    turns: Turns
+    records: Records
     projections: Projections

@@ -15,10 +15,17 @@ from noetl.store.memory.outbox import MemoryOutbox
 from noetl.store.memory.output import MemoryOutput
 from noetl.store.memory.projections import MemoryProjections
 from noetl.store.memory.reading import MemoryReading
+from noetl.store.memory.records import MemoryRecords
 from noetl.store.memory.rights import MemoryRights
 from noetl.store.memory.roles import MemoryRoles
 from noetl.store.memory.runtimes import MemoryRuntimes
 from noetl.store.memory.schedules import MemorySchedules
+from noetl.store.memory.secrets import (
+    MemoryCredentials,
+    MemoryExecutionSecrets,
+    MemoryKeychain,
+    MemoryTurns,
+)
 from noetl.store.memory.sessions import MemorySessions
 from noetl.store.memory.sign_ins import MemorySignIns
 from noetl.store.memory.stored import (
@@ -54,6 +61,7 @@ if TYPE_CHECKING:
     from noetl.store.identity import Accounts, Rights, Sessions, SignIns, Tenants, Tokens
     from noetl.store.memory.log import Listener
     from noetl.store.reading import Reading
+    from noetl.store.secrets import Credentials, ExecutionSecrets, Keychain, Records, Turns
     from noetl.store.stored import Exports, Held, Requests, Results
     from noetl.store.upkeep import Upkeep
     from noetl.store.variables import Variables
@@ -92,3 +100,8 @@ class MemoryStore:
         self.requests: Requests = MemoryRequests()
         self.held: Held = MemoryHeld()
         self.exports: Exports = MemoryExports(tables)
+        self.credentials: Credentials = MemoryCredentials(tables)
+        self.keychain: Keychain = MemoryKeychain(tables)
+        self.execution_secrets: ExecutionSecrets = MemoryExecutionSecrets(tables)
+        self.turns: Turns = MemoryTurns(tables)
+        self.records: Records = MemoryRecords(tables)

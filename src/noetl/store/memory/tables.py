@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from noetl.store.identity import AccountRow, RoleRow, SessionRow, TenantRow, TokenRow
     from noetl.store.memory.journal import Journal
+    from noetl.store.secrets import CredentialRow, KeychainRow
 
 TimerName = tuple[str, str]
 
@@ -101,6 +102,19 @@ class IdentityTables:
 
 
 @dataclass(slots=True)
+class SecretTables:
+    """Sealed secrets: credentials by id, values of the keychain by key, inputs by run and name."""
+
+    credentials: dict[str, CredentialRow] = field(default_factory=dict)
+    names: dict[tuple[str, str], str] = field(default_factory=dict)
+    """Tenant and name to the credential."""
+    keychain: dict[str, KeychainRow] = field(default_factory=dict)
+    inputs: dict[str, dict[str, str]] = field(default_factory=dict)
+    turns: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Key of a kept value to who makes it anew, and until when."""
+
+
+@dataclass(slots=True)
 class Tables:
     """Every table."""
 
@@ -117,5 +131,6 @@ class Tables:
     runtimes: dict[tuple[str, str], RuntimeRow] = field(default_factory=dict)
     schedules: dict[str, ScheduleRow] = field(default_factory=dict)
     identity: IdentityTables = field(default_factory=IdentityTables)
+    secrets: SecretTables = field(default_factory=SecretTables)
     circuits: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     """Breakers by tenant and path."""

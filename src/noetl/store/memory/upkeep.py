@@ -48,6 +48,8 @@ class MemoryUpkeep:
             return self._dedup(before, is_dry=is_dry)
         if table == "log":
             return self._lines(before, is_dry=is_dry)
+        if table == "keychain":
+            return self._keychain(before, is_dry=is_dry)
         return 0
 
     def _commands(self, before: str, *, is_dry: bool) -> int:
@@ -84,6 +86,19 @@ class MemoryUpkeep:
             return len(old)
         for lines, name in old[:ROWS]:
             del lines[name]
+        return len(old[:ROWS])
+
+    def _keychain(self, before: str, *, is_dry: bool) -> int:
+        kept = self._tables.secrets.keychain
+        old = [
+            key
+            for key, row in kept.items()
+            if (row.expires_at or "~") < before and not row.auto_renew
+        ]
+        if is_dry:
+            return len(old)
+        for key in old[:ROWS]:
+            del kept[key]
         return len(old[:ROWS])
 
     async def old_runs(
@@ -129,8 +144,10 @@ class MemoryUpkeep:
             name for name, (out, _) in tables.outbox.items() if out.execution_id == execution_id
         ]
         forget(tables, messages)
+        secrets = tables.secrets.inputs.pop(execution_id, {})
         of_log = 0 if journal is None else journal.last_seq
-        return 1 + of_log + len(lines) + len(stones) + len(keys) + len(messages)
+        rest = len(lines) + len(stones) + len(keys) + len(messages) + len(secrets)
+        return 1 + of_log + rest
 
 
 def _is_over(row: ExecutionRow, before: str) -> bool:

@@ -20,10 +20,10 @@ _LOCK: Final = "select pg_advisory_xact_lock(hashtextextended('noetl:audit', 0))
 _HEAD: Final = "select seq, hash from noetl.audit_head"
 _KNOWN: Final = "select audit_id from noetl.audit where audit_id = any($1::bigint[])"
 _ADD: Final = f"""
+with moved as (update noetl.audit_head set seq = $13, hash = $14)
 insert into noetl.audit ({_COLUMNS})
 select * from unnest($1::bigint[], $2::text[], $3::timestamptz[], $4::text[], $5::text[],
     $6::text[], $7::text[], $8::text[], $9::json[], $10::bigint[], $11::bytea[], $12::bytea[])"""  # noqa: S608 - made of constants
-_MOVE: Final = "update noetl.audit_head set seq = $1, hash = $2"
 _READ: Final = f"""
 select {_COLUMNS} from noetl.audit where seq > $1 order by seq limit $2"""  # noqa: S608 - as above
 _LISTED: Final = f"""
@@ -57,8 +57,8 @@ class PostgresAudit:
                 return
             head = await connection.fetchrow(_HEAD)
             rows = chained(new, *_end(head))
-            await connection.execute(_ADD, *map(list, zip(*map(_values, rows), strict=True)))
-            await connection.execute(_MOVE, rows[-1].seq, bytes.fromhex(rows[-1].hash))
+            columns = map(list, zip(*map(_values, rows), strict=True))
+            await connection.execute(_ADD, *columns, rows[-1].seq, bytes.fromhex(rows[-1].hash))
 
     async def listed(self, listing: AuditListing) -> list[AuditRow]:
         """A page of rows, newest first."""

@@ -16,10 +16,17 @@ from noetl.store.postgres.outbox import PostgresOutbox
 from noetl.store.postgres.output import PostgresOutput
 from noetl.store.postgres.projections import PostgresProjections
 from noetl.store.postgres.reading import PostgresReading
+from noetl.store.postgres.records import PostgresRecords
 from noetl.store.postgres.rights import PostgresRights
 from noetl.store.postgres.roles import PostgresRoles
 from noetl.store.postgres.runtimes import PostgresRuntimes
 from noetl.store.postgres.schedules import PostgresSchedules
+from noetl.store.postgres.secrets import (
+    PostgresCredentials,
+    PostgresExecutionSecrets,
+    PostgresKeychain,
+    PostgresTurns,
+)
 from noetl.store.postgres.sessions import PostgresSessions
 from noetl.store.postgres.sign_ins import PostgresSignIns
 from noetl.store.postgres.stored import (
@@ -54,6 +61,7 @@ if TYPE_CHECKING:
     from noetl.store.identity import Accounts, Rights, Sessions, SignIns, Tenants, Tokens
     from noetl.store.postgres.database import Database
     from noetl.store.reading import Reading
+    from noetl.store.secrets import Credentials, ExecutionSecrets, Keychain, Records, Turns
     from noetl.store.stored import Exports, Held, Requests, Results
     from noetl.store.upkeep import Upkeep
     from noetl.store.variables import Variables
@@ -95,6 +103,11 @@ class PostgresStore:
         self.requests: Requests = PostgresRequests(database)
         self.held: Held = PostgresHeld(database)
         self.exports: Exports = PostgresExports(database)
+        self.credentials: Credentials = PostgresCredentials(database)
+        self.keychain: Keychain = PostgresKeychain(database)
+        self.execution_secrets: ExecutionSecrets = PostgresExecutionSecrets(database)
+        self.turns: Turns = PostgresTurns(database)
+        self.records: Records = PostgresRecords(database)
 
     async def warm_up(self) -> None:
         """Have the first connections ready for the first commits."""
