@@ -1,0 +1,1 @@
+"""Where messages come from: one port, and a backend for each kind of source."""
