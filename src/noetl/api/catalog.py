@@ -332,7 +332,13 @@ class ToolKind(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     kind: str
     description: str
+    extra: str = ""
+    """The extra that its packages come with."""
     schema: dict[str, Any] | None = None
+    returns: dict[str, str] = {}
+    """Fields of its data, with their meaning."""
+    errors: tuple[str, ...] = ()
+    """Kinds of its errors."""
 
 
 class ToolKinds(msgspec.Struct, frozen=True, kw_only=True):

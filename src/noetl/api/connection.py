@@ -12,7 +12,7 @@ import httptools
 from noetl.api.http import Answer, NoAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterable, AsyncIterator
 
 LARGE_BYTES: Final = 64 << 10
 """A body from this size on is not copied to join its head."""
@@ -39,6 +39,8 @@ class Connection(asyncio.Protocol):
         self._parts: list[bytes] = []
         self._is_whole = True
         self._ends_with_connection = False
+        self._may_write = asyncio.Event()
+        self._may_write.set()
 
     # ------------------------------------------------------------------ what callers do
 
@@ -61,6 +63,48 @@ class Connection(asyncio.Protocol):
             self._answer = None
             if not self._is_whole:
                 self.close()  # whoever gives up takes the request with it
+
+    async def send_all(self, head: bytes, chunks: AsyncIterable[bytes], timeout_s: float) -> Answer:
+        """Send a request whose body comes bit by bit, in chunks, and wait for its whole answer.
+
+        A peer that takes nothing for `timeout_s` is gone; one that answers early is believed.
+        """
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Answer] = loop.create_future()
+        self._answer = answer
+        self._send(head, b"")
+        try:
+            async for chunk in chunks:
+                if answer.done():
+                    break
+                await self._writable(answer, timeout_s)
+                self._write_part(answer, b"%x\r\n%b\r\n" % (len(chunk), chunk) if chunk else b"")
+            self._write_part(answer, b"0\r\n\r\n")
+            async with asyncio.timeout(timeout_s):
+                return await answer
+        except TimeoutError:
+            raise NoAnswer(f"no answer within {timeout_s:g} s") from None
+        finally:
+            self._answer = None
+            self.close()  # how much of the body was read is not known
+
+    def _write_part(self, answer: asyncio.Future[Answer], part: bytes) -> None:
+        if self._transport is not None and not self.is_lost and not answer.done():
+            self._transport.write(part)
+
+    async def _writable(self, answer: asyncio.Future[Answer], timeout_s: float) -> None:
+        """Wait until the peer takes more, or has answered."""
+        if self._may_write.is_set():
+            return
+        room = asyncio.ensure_future(self._may_write.wait())
+        try:
+            done, _ = await asyncio.wait(
+                (room, answer), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            room.cancel()
+        if not done:
+            raise NoAnswer(f"nothing was taken within {timeout_s:g} s")
 
     async def listen(self, head: bytes, timeout_s: float) -> tuple[int, AsyncIterator[bytes]]:
         """Send a request and read its answer as it comes."""
@@ -109,6 +153,14 @@ class Connection(asyncio.Protocol):
         """Keep the transport; TCP_NODELAY is what loops set by themselves."""
         self._transport = cast("asyncio.Transport", transport)
         self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
+
+    def pause_writing(self) -> None:
+        """The peer is slower than we are."""
+        self._may_write.clear()
+
+    def resume_writing(self) -> None:
+        """The peer takes more."""
+        self._may_write.set()
 
     def data_received(self, data: bytes) -> None:
         """Parse what came."""

@@ -17,7 +17,7 @@ from noetl.api.http import NO_HEADERS, NoAnswer
 from noetl.errors import NoetlError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterable, AsyncIterator, Mapping
 
     from noetl.api.http import Answer
 
@@ -85,6 +85,25 @@ class SocketTransport:
                 elif self._idle:
                     self._doubt(began)
 
+    async def upload(
+        self,
+        method: str,
+        path: str,
+        chunks: AsyncIterable[bytes],
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> Answer:
+        """The answer to a body that comes bit by bit, on a connection of its own."""
+        head = self._head(method, path, headers, None)
+        connection = await self._connected()
+        self._busy.add(connection)
+        try:
+            return await connection.send_all(head, chunks, self._timeout_s)
+        except NoAnswer as fault:
+            raise NoAnswer(f"{method} {self._url}{path}: {fault.message}") from None
+        finally:
+            self._busy.discard(connection)
+            connection.close()
+
     @asynccontextmanager
     async def stream(
         self, path: str, headers: Mapping[str, str] = NO_HEADERS
@@ -135,7 +154,7 @@ class SocketTransport:
             raise NoAnswer(f"{self._url}: no connection: {fault}") from fault
         return connection
 
-    def _head(self, method: str, path: str, headers: Mapping[str, str], size: int) -> bytes:
+    def _head(self, method: str, path: str, headers: Mapping[str, str], size: int | None) -> bytes:
         key = tuple(headers.items())
         told = self._heads.get(key)
         if told is None:
@@ -145,7 +164,8 @@ class SocketTransport:
         if not path.isprintable() or " " in path:
             raise BadAddress(f"{path!r} is not a path", hint="quote what is not a plain character")
         line = f"{method} {self._prefix}{path} HTTP/1.1\r\n"
-        return f"{line}{told}Content-Length: {size}\r\n\r\n".encode("latin-1")
+        body = "Transfer-Encoding: chunked" if size is None else f"Content-Length: {size}"
+        return f"{line}{told}{body}\r\n\r\n".encode("latin-1")
 
 
 def _clean(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Server-sent events: how a stream is read, and which transports carry one."""
+"""Server-sent events: how a stream is read, and which transports carry one or take one."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Mapping
     from contextlib import AbstractAsyncContextManager
 
+    from noetl.api.http import Answer
+
 _decode: Final = msgspec.json.Decoder().decode
 
 
@@ -23,6 +25,20 @@ class StreamTransport(Protocol):
         self, path: str, headers: Mapping[str, str] = NO_HEADERS
     ) -> AbstractAsyncContextManager[tuple[int, AsyncIterator[bytes]]]:
         """The status, and the body as it comes."""
+
+
+@runtime_checkable
+class UploadTransport(Protocol):
+    """Carries a body that comes bit by bit."""
+
+    async def upload(
+        self,
+        method: str,
+        path: str,
+        chunks: AsyncIterable[bytes],
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> Answer:
+        """The answer; `NoAnswer` when there is none."""
 
 
 async def parsed(chunks: AsyncIterable[bytes]) -> AsyncIterator[dict[str, Any]]:

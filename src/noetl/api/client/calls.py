@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -10,10 +11,10 @@ import msgspec
 from noetl.api.http import Answer
 from noetl.api.models import decoder_of
 from noetl.api.problems import Problem, Refused
-from noetl.api.sse import StreamTransport, parsed
+from noetl.api.sse import StreamTransport, UploadTransport, parsed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterable, AsyncIterator, Mapping
 
     from noetl.api.http import Transport
 
@@ -56,6 +57,30 @@ class Calls:
                 raise Refused(problem(Answer(status, {}, b"".join([c async for c in chunks]))))
             async for told in parsed(chunks):
                 yield told
+
+    @asynccontextmanager
+    async def _opened(
+        self, path: str, headers: Mapping[str, str]
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The bytes of an answer as they come."""
+        transport = self._transport
+        if not isinstance(transport, StreamTransport):
+            raise TypeError(f"{type(transport).__name__} carries no streams")
+        async with transport.stream(path, headers) as (status, chunks):
+            if not 200 <= status < 300:  # noqa: PLR2004 - the range of success
+                raise Refused(problem(Answer(status, {}, b"".join([c async for c in chunks]))))
+            yield chunks
+
+    async def _uploaded(
+        self, path: str, chunks: AsyncIterable[bytes], headers: Mapping[str, str]
+    ) -> Answer:
+        transport = self._transport
+        if not isinstance(transport, UploadTransport):
+            raise TypeError(f"{type(transport).__name__} takes no streams")
+        answer = await transport.upload("PUT", path, chunks, headers)
+        if 200 <= answer.status < 300:  # noqa: PLR2004 - the range of success
+            return answer
+        raise Refused(problem(answer))
 
     async def _post(
         self, path: str, body: msgspec.Struct, kind: type[T], key: str | None = None

@@ -26,19 +26,62 @@ from noetl.api.variables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterable, AsyncIterator, Sequence
+
+    from noetl.api.http import Answer
 
 
 class Keeps(Calls):
     """Values that runs keep: results, variables, objects."""
 
     async def put_result(
-        self, execution_id: str, step: str, body: bytes, media_type: str = "application/json"
+        self,
+        execution_id: str,
+        step: str,
+        body: bytes,
+        media_type: str = "application/json",
+        **wishes: str | int | None,
     ) -> dict[str, Any]:
         """Store a large value; its reference."""
-        path = f"/api/result/{segment(execution_id)}?{urlencode({'step': step})}"
+        path = query(f"/api/result/{segment(execution_id)}", {"step": step, **wishes})
         answer = await self._call("PUT", path, body, {"content-type": media_type})
         return decoded(answer, Stored).reference
+
+    async def put_result_stream(
+        self,
+        execution_id: str,
+        name: str,
+        chunks: AsyncIterable[bytes],
+        media_type: str,
+        **wishes: str | int | None,
+    ) -> Stored:
+        """Store bytes as they come."""
+        path = query(f"/api/result/{segment(execution_id)}", {"name": name, **wishes})
+        answer = await self._uploaded(path, chunks, {"content-type": media_type})
+        return decoded(answer, Stored)
+
+    async def get_result_stream(
+        self, ref: str, first: int = 0, last: int | None = None
+    ) -> AsyncIterator[bytes]:
+        """The bytes of a stored value as they come, or those from `first` to `last`."""
+        headers = {}
+        if first or last is not None:
+            headers["range"] = f"bytes={first}-{'' if last is None else last}"
+        path = f"/api/result/resolve?{urlencode({'ref': ref})}"
+        async with self._opened(path, headers) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def head_result(self, ref: str) -> Answer:
+        """What the headers tell of a stored value; the body is its first byte at most."""
+        path = f"/api/result/resolve?{urlencode({'ref': ref})}"
+        answer = await self.raw("GET", path, headers={"range": "bytes=0-0"})
+        if answer.status == 416:  # noqa: PLR2004 - it is empty
+            return await self._call("GET", path)
+        refusal = self.refusal(answer)
+        if refusal is not None:
+            raise refusal
+        return answer
 
     async def get_result(self, ref: str) -> bytes:
         """A stored value, as it was put."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from noetl.api.callbacks import ContainerCallback, ContainerTaken
 from noetl.api.client.calls import Calls, encode, segment
 from noetl.api.commands import Beat, Claim, Claimed, Claimer, Command, Heartbeat, Release
 from noetl.api.events import LogBatch, Reported, Reports
@@ -31,6 +32,13 @@ class Works(Calls):
     async def release(self, body: Release) -> None:
         """Give commands back."""
         await self._call("POST", "/api/commands/release", encode(body))
+
+    async def container_of_command(
+        self, command_id: str, body: ContainerCallback
+    ) -> ContainerTaken:
+        """Tell that the container of a command has ended, which this worker watched over."""
+        path = f"/api/commands/{segment(command_id)}/container-callback"
+        return await self._post(path, body, ContainerTaken)
 
     async def log(self, body: LogBatch) -> None:
         """Hand over lines that tasks wrote."""
