@@ -11,170 +11,14 @@ import ssl
 import subprocess
 import sys
 import zlib
-from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
-from http import HTTPStatus
-from urllib.parse import parse_qsl, urlsplit
+from datetime import timedelta
 
 import pytest
 
 from noetl.dsl.scope import Names, Scope
-from noetl.telemetry.redact import Redactor
-from noetl.tools.base import ToolContext, run_tool
-from noetl.tools.http.egress import Egress, resolve
+from noetl.tools.http.egress import Egress
 from noetl.tools.http.tool import HttpTool
-
-NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
-
-
-class FakeClock:
-    def now(self):
-        return NOW
-
-    def monotonic(self):
-        return 5.0
-
-
-class Seen:
-    """One request as the server read it."""
-
-    def __init__(self, method, target, headers, body):
-        self.method = method
-        self.target = target
-        self.path = urlsplit(target).path
-        self.query = parse_qsl(urlsplit(target).query, keep_blank_values=True)
-        self.headers = headers
-        self.body = body
-
-
-class Server:
-    """Answers each request with what `answer(seen)` returns: status, headers, body chunks."""
-
-    def __init__(self, answer):
-        self._answer = answer
-        self.seen = []
-        self.connections = 0
-        self.tasks = set()
-        self.hangs = asyncio.Event()
-        self.closed = asyncio.Event()
-
-    async def serve(self, reader, writer):
-        self.connections += 1
-        self.tasks.add(asyncio.current_task())
-        try:
-            while await self._one(reader, writer):
-                pass
-        except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
-            pass
-        finally:
-            writer.close()
-            self.closed.set()
-
-    async def _one(self, reader, writer):
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-        first, *lines = head.split("\r\n")
-        headers = {}
-        for line in lines:
-            if line:
-                name, _, value = line.partition(":")
-                headers[name.lower()] = value.strip()
-        body = await reader.readexactly(int(headers.get("content-length", 0)))
-        method, target, _ = first.split(" ")
-        self.seen.append(Seen(method, target, headers, body))
-        answer = self._answer(self.seen[-1])
-        if answer == "hang":
-            self.hangs.set()
-            await reader.read()
-            return False
-        if answer == "drop":
-            return False
-        status, more, chunks = answer
-        chunks = [chunks] if isinstance(chunks, bytes) else chunks
-        lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", "Transfer-Encoding: chunked"]
-        lines += [f"{name}: {value}" for name, value in more]
-        writer.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
-        for chunk in chunks if method != "HEAD" else ():
-            if chunk:
-                writer.write(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
-                await writer.drain()
-        writer.write(b"" if method == "HEAD" else b"0\r\n\r\n")
-        await writer.drain()
-        return method != "HEAD"
-
-
-class Blobs:
-    """Blobs in memory, and how large the largest piece was."""
-
-    def __init__(self):
-        self.kept = {}
-        self.largest = 0
-
-    async def put_stream(self, key, chunks, *, media_type):
-        made = bytearray()
-        async for chunk in chunks:
-            self.largest = max(self.largest, len(chunk))
-            made += chunk
-        self.kept[key] = (bytes(made), media_type)
-
-    async def get(self, key):
-        return self.kept[key][0]
-
-
-JSON = [("Content-Type", "application/json")]
-
-
-def reply(value, status=200, *headers):
-    return status, [*JSON, *headers], json.dumps(value).encode()
-
-
-class Stage:
-    """A server, the tool that talks to it, and what its task told."""
-
-    def __init__(self, server, base, tool):
-        self.server = server
-        self.base = base
-        self.tool = tool
-        self.steps = []
-        self.kept = []
-        self.lines = []
-        self.redactor = Redactor()
-
-    @property
-    def seen(self):
-        return self.server.seen
-
-    async def http(self, path="/", *, within=10, **config):
-        about = ("blobs", "secrets", "scope", "resume")
-        more = {name: config.pop(name) for name in about if name in config}
-        ctx = ToolContext(
-            execution_id="7", step="s", command_id="c", idempotency_key="7/s/-/1",
-            deadline=asyncio.get_running_loop().time() + within, redactor=self.redactor,
-            on_progress=lambda *step: self.steps.append(step),
-            on_keep=lambda state: self.kept.append(json.loads(json.dumps(state))),
-            on_log=lambda *line: self.lines.append(line), **more,
-        )  # fmt: skip
-        config = {"url": path if "://" in path else self.base + path, **config}
-        return await run_tool(self.tool, {"kind": "http", **config}, ctx)
-
-
-@asynccontextmanager
-async def stage(answer, *, egress=None, resolver=resolve, tls=None):
-    server = Server(answer)
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=tls)
-    port = listening.sockets[0].getsockname()[1]
-    tool = HttpTool(egress or Egress(mode="open"), FakeClock(), resolver)
-    try:
-        yield Stage(server, f"{'https' if tls else 'http'}://127.0.0.1:{port}", tool)
-    finally:
-        await tool.close()
-        listening.close()
-        await listening.wait_closed()
-        await asyncio.gather(*server.tasks)
-
-
-def fixed(value, status=200, *headers):
-    return lambda _seen: reply(value, status, *headers)
-
+from tests.servers.http_stage import JSON, NOW, Blobs, FakeClock, fixed, reply, routes, stage
 
 # ---------------------------------------------------------------------------- answers
 
@@ -572,10 +416,6 @@ async def test_a_server_that_echoes_a_secret_gives_none_away():
 # ---------------------------------------------------------------------------- redirects
 
 
-def routes(table):
-    return lambda seen: table.get(seen.path, reply({"at": seen.path}))
-
-
 async def test_redirects_are_followed_to_the_end():
     table = {
         "/a": (302, [("Location", "/b?x=1")], b"moved"),
@@ -649,58 +489,6 @@ async def test_the_guard_is_on_unless_it_is_opened():
         "egress", "egress_denied", "loopback",
     )  # fmt: skip
     assert at.server.connections == 0
-
-
-def canary_urls(port):
-    return [
-        f"http://127.0.0.1:{port}/", f"http://localhost:{port}/", f"http://2130706433:{port}/",
-        f"http://0x7f000001:{port}/", f"http://017700000001:{port}/", f"http://127.1:{port}/",
-        f"http://0177.0.0.1:{port}/", f"http://0:{port}/", f"http://0.0.0.0:{port}/",
-        f"http://[::1]:{port}/", f"http://[::ffff:127.0.0.1]:{port}/", f"http://[::]:{port}/",
-        f"http://[64:ff9b::7f00:1]:{port}/", f"http://127.0.0.1.:{port}/",
-        f"http://localhost.:{port}/", f"http://LOCALHOST:{port}/",
-        f"http://user:pw@127.0.0.1:{port}/", f"http://example.com@127.0.0.1:{port}/",
-        f"http://127.0.0.1:{port}\\@example.com/", f"http://example.com\\@127.0.0.1:{port}/",
-        f"http://%31%32%37.0.0.1:{port}/", f"http://①②⑦.⓪.⓪.①:{port}/",
-        f"http://127。0。0。1:{port}/", f"http:127.0.0.1:{port}/", f"//127.0.0.1:{port}/",
-        f"file://127.0.0.1:{port}/etc/passwd", f"gopher://127.0.0.1:{port}/_x",
-        f"ftp://127.0.0.1:{port}/", f"unix:///tmp/{port}.sock", f"http:///127.0.0.1:{port}/",
-        f"http://rebind.example:{port}/", f"http://mixed.example:{port}/",
-        f"http://127.0.0.1:{port}#@example.com/", f"http://127.0.0.1:{port}?@example.com/",
-        f"\thttp://127.0.0.1:{port}/", f"http://[::1%25lo]:{port}/", f"HTTP://127.0.0.1:{port}/",
-        f"http://[0:0:0:0:0:ffff:7f00:1]:{port}/", f"http://0x7f.0x0.0x0.0x1:{port}/",
-    ]  # fmt: skip
-
-
-async def lying(host, port):
-    """A resolver whose names lead inside."""
-    table = {"rebind.example": ["127.0.0.1"], "mixed.example": ["93.184.216.34", "127.0.0.1"]}
-    return table[host] if host in table else await resolve(host, port)
-
-
-@pytest.mark.parametrize("number", range(len(canary_urls(1))))
-async def test_the_canary_is_never_reached(number):
-    async with stage(fixed({}), egress=Egress(), resolver=lying) as at:
-        port = at.base.rsplit(":", 1)[1]
-        url = canary_urls(port)[number]
-        direct = await at.http("", url=url)
-        assert direct.error["kind"] in {"egress", "config"}, direct
-    assert at.server.connections == 0
-
-
-@pytest.mark.parametrize("number", range(len(canary_urls(1))))
-async def test_no_redirect_leads_to_the_canary(number):
-    async with stage(fixed({"caught": True})) as canary:
-        port = canary.base.rsplit(":", 1)[1]
-        url = canary_urls(port)[number].strip()
-        move = {"/a": (302, [("Location", url.encode().decode("latin-1"))], b"")}
-        async with stage(routes(move)) as door:
-            ours = (door.base,)
-            door.tool = HttpTool(Egress(always=ours), FakeClock(), lying)
-            outcome = await door.http("/a")
-            await door.tool.close()
-    assert canary.server.connections == 0
-    assert outcome.status == "error" or outcome.data["url"].startswith(door.base)
 
 
 @pytest.mark.parametrize(
@@ -930,13 +718,43 @@ async def test_a_failed_page_is_where_the_next_try_begins():
 
 async def test_a_state_with_a_secret_is_not_kept():
     def answer(seen):
-        return reply({"items": [1], "next": "/p?token=hunter22&page=2"} if not seen.query else
-                     {"items": [2]})  # fmt: skip
+        if seen.query:
+            return reply({}, 500)
+        return reply({"items": [1], "next": "/p?token=hunter22&page=2"})
 
     async with stage(answer) as at:
         at.redactor.add("hunter22")
         outcome = await at.http("/p", paginate={"next": "{{ page.body.next }}", "items": "$.items"})
-    assert (outcome.data["items"], at.kept) == ([1, 2], [])
+    assert (outcome.error["code"], at.kept) == ("http_500", [])
+
+
+async def test_where_a_task_is_that_runs_long_is_kept_now_and_then():
+    class Slow(FakeClock):
+        at = 0.0
+
+        def monotonic(self):
+            self.at += 1
+            return self.at
+
+    def answer(seen):
+        number = int(dict(seen.query).get("page", 1))
+        return reply({"items": [number], "next": f"/p?page={number + 1}" if number < 20 else None})
+
+    async with stage(answer) as at:
+        at.tool = HttpTool(Egress(mode="open"), Slow())
+        outcome = await at.http("/p", paginate={"next": "{{ page.body.next }}", "items": "$.items"})
+        await at.tool.close()
+    assert outcome.data["items"] == list(range(1, 21))
+    assert 2 <= len(at.kept) < 19
+    assert at.kept[-1]["items"] == list(range(1, at.kept[-1]["pages"] + 1))
+
+
+async def test_a_task_that_ran_out_of_time_goes_on_at_its_page():
+    async with stage(lambda seen: "hang" if seen.query else three_pages(seen)) as at:
+        paginate = {"next": "{{ page.body.next }}", "items": "$.items"}
+        outcome = await at.http("/p", paginate=paginate, within=1)
+    assert outcome.error["kind"] == "timeout"
+    assert at.kept == [{"items": [10, 11], "pages": 1, "next": "/p?page=2"}]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -11,15 +10,17 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from noetl.tools.base import ToolError
+from noetl.tools.http.encodings import decoded
 from noetl.tools.stored import Spool
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterable, Mapping
 
     from noetl.tools.base import ToolContext
 
 ERROR_BYTES: Final = 65_536
-_PIECE: Final = 1 << 20
+BLOB_BYTES: Final = 5 << 30
+"""The largest blob there may be."""
 _TEXTUAL: Final = ("xml", "javascript", "x-www-form-urlencoded", "yaml", "graphql", "csv")
 
 
@@ -54,7 +55,7 @@ async def read_body(
     chunks: AsyncIterator[bytes], headers: Mapping[str, str], wanted: Wanted, ctx: ToolContext
 ) -> Body:
     """Read a body within its limit; what is larger goes to the blobs when the answer is ok."""
-    pieces = _decoded(chunks, headers.get("content-encoding", ""))
+    pieces = decoded(chunks, headers.get("content-encoding", ""))
     if not wanted.is_ok:
         return Body(value=_of_error(await _head(pieces, ERROR_BYTES), headers))
     if wanted.response_type == "blob":
@@ -84,55 +85,17 @@ async def _to_blob(
     head: bytes, pieces: AsyncIterator[bytes], headers: Mapping[str, str], ctx: ToolContext
 ) -> Body:
     media_type = headers.get("content-type", "application/octet-stream")
+    size = len(head)
     async with Spool(ctx) as spool:
         await spool.write(head)
         async for piece in pieces:
+            size += len(piece)
+            if size > BLOB_BYTES:
+                message = f"the answer is larger than {BLOB_BYTES} bytes"
+                raise ToolError("limit", "output_limit", message)
             await spool.write(piece)
         stored = await spool.store(media_type)
     return Body(value=stored, ref=stored["ref"])
-
-
-# ---------------------------------------------------------------------------- encodings
-
-
-async def _decoded(chunks: AsyncIterator[bytes], encoding: str) -> AsyncIterator[bytes]:
-    """The body as it was before it was compressed, in pieces that fit in memory."""
-    coding = encoding.strip().lower()
-    if coding in {"", "identity"}:
-        async for chunk in chunks:
-            yield chunk
-        return
-    if coding not in {"gzip", "x-gzip", "deflate"}:
-        raise ToolError("parse", "unsupported_encoding", f"the answer is encoded as {coding[:40]}")
-    inflate = _Inflate(is_deflate=coding == "deflate")
-    async for chunk in chunks:
-        for piece in inflate.feed(chunk):
-            yield piece
-
-
-class _Inflate:
-    """Decompresses without trusting the size of what comes out."""
-
-    def __init__(self, *, is_deflate: bool) -> None:
-        self._may_be_raw = is_deflate
-        self._stream = zlib.decompressobj(zlib.MAX_WBITS | 32)
-
-    def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """The pieces that this chunk gives."""
-        while chunk and not self._stream.eof:
-            try:
-                piece = self._stream.decompress(chunk, _PIECE)
-            except zlib.error as fault:
-                if not self._may_be_raw:
-                    message = f"the answer cannot be decompressed: {fault}"
-                    raise ToolError("parse", "invalid_encoding", message) from None
-                self._stream = zlib.decompressobj(-zlib.MAX_WBITS)
-                self._may_be_raw = False
-                continue
-            self._may_be_raw = False
-            chunk = self._stream.unconsumed_tail
-            if piece:
-                yield piece
 
 
 # ---------------------------------------------------------------------------- values

@@ -1,17 +1,25 @@
-"""Credentials as headers of a request."""
+"""Credentials as what proves a request: headers, and a certificate of our own."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from noetl.tools.auth import credential
 from noetl.tools.base import ToolError
+from noetl.tools.http.tls import FIELDS, Tls
 
 if TYPE_CHECKING:
+    import httpx
+
     from noetl.tools.base import ToolContext
 
-_TYPES: Final = ("bearer", "basic", "api_key", "none")
+    Google = Callable[[Mapping[str, Any], str], Awaitable[str]]
+    """Gives a token for the fields of a credential and a scope."""
+
+_TYPES: Final = ("bearer", "basic", "api_key", "gcp_adc", "tls", "none")
 # The first field that a credential has tells its type when it does not say so itself.
 _TELLING: Final = (
     ("token", "bearer"),
@@ -22,49 +30,104 @@ _TELLING: Final = (
     ("user", "basic"),
     ("value", "bearer"),
 )
-_SAME: Final = {"oauth2": "bearer", "mcp": "bearer", "secret": "bearer", "apikey": "api_key"}
+_SAME: Final = {
+    "oauth2": "bearer", "secret": "bearer", "apikey": "api_key", "gcs": "gcp",
+}  # fmt: skip
+_STORED: Final = frozenset({*_TYPES, *_SAME, "gcp", "mcp"})
+_GOOGLE: Final = ".googleapis.com"
 
 
-async def auth_headers(auth: Any, ctx: ToolContext) -> dict[str, str]:  # noqa: ANN401 - an alias or a map
-    """The headers that prove who asks; their values are secrets from now on."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """Who asks; never shown."""
+
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    tls: Tls | None = None
+
+
+async def proof_of(
+    auth: Any,  # noqa: ANN401 - an alias or a map
+    ctx: ToolContext,
+    url: httpx.URL,
+    google: Google,
+) -> Proof:
+    """What proves who asks; its values are secrets from now on."""
+    if auth is None:
+        return Proof()
+    tls, fields = await _fields(auth, ctx)
+    kind = _kind(fields)
+    if kind == "tls":
+        tls, made = Tls.of(fields), {}
+    elif kind in {"gcp", "gcp_adc"}:
+        made = await _google(fields, kind, url, google)
+    else:
+        made = _headers(fields, "none" if kind is None and tls is not None else kind)
+    ctx.redactor.add(*_secrets(fields), *made.values())
+    if tls is not None:
+        ctx.redactor.add(*(text for text in (tls.private_key, tls.passphrase) if text))
+    return Proof(headers=made, tls=tls)
+
+
+async def auth_headers(auth: Any, ctx: ToolContext) -> dict[str, str]:  # noqa: ANN401 - see above
+    """The headers alone, for tools that speak HTTP in their own way; no cloud, no certificate."""
     if auth is None:
         return {}
-    if isinstance(auth, str):
-        fields = await _credential(auth, ctx)
-    elif isinstance(auth, Mapping):
-        fields = {name: value for name, value in auth.items() if value is not None}
-        alias = fields.pop("credential", None)
-        if alias is not None:
-            stored = await _credential(str(alias), ctx)
-            fields = {**stored, **fields}
-    else:
-        raise _invalid("an alias or a map")
-    made = _headers(fields)
+    _, fields = await _fields(auth, ctx)
+    made = _headers(fields, _kind(fields))
     ctx.redactor.add(*_secrets(fields), *made.values())
     return made
 
 
-async def _credential(alias: str, ctx: ToolContext) -> dict[str, Any]:
-    """The fields of a credential, its type among them."""
-    found: Any = None
-    if ctx.secrets is not None:
-        try:
-            found = await ctx.secrets(alias)
-        except LookupError:
-            found = None
-    if not isinstance(found, Mapping):
-        raise ToolError("auth", "credential_not_found", f"there is no credential `{alias}`")
-    data = found.get("data")
-    if isinstance(data, Mapping):
-        return {"type": found.get("type"), **data}
-    return dict(found)
-
-
-def _headers(fields: Mapping[str, Any]) -> dict[str, str]:
+def _kind(fields: Mapping[str, Any]) -> str | None:
     kind = fields.get("type") or next((t for name, t in _TELLING if name in fields), None)
-    kind = _SAME.get(str(kind), kind)
+    return None if kind is None else _SAME.get(str(kind), str(kind))
+
+
+async def _fields(auth: Any, ctx: ToolContext) -> tuple[Tls | None, dict[str, Any]]:  # noqa: ANN401 - see above
+    """The fields of the credential and the task's own, which win; certificates apart."""
+    if isinstance(auth, str):
+        return None, await _stored(auth, ctx)
+    if not isinstance(auth, Mapping):
+        raise _invalid("an alias or a map")
+    own = {name: value for name, value in auth.items() if value is not None}
+    alias = own.pop("credential", None)
+    if alias is None:
+        return None, own
+    stored = await _stored(str(alias), ctx)
+    if stored.get("type") != "tls":
+        return None, {**stored, **own}
+    return Tls.of(stored), own  # beside a certificate, the task may show a token
+
+
+async def _stored(alias: str, ctx: ToolContext) -> dict[str, Any]:
+    found = await credential(alias, ctx)
+    kind = found.get("type")
+    if kind is not None and kind not in _STORED:
+        message = f"/auth: `{alias}` is of type {kind}, which proves nothing to a web server"
+        raise ToolError("auth", "credential_type", message)
+    return found
+
+
+async def _google(
+    fields: Mapping[str, Any], kind: str, url: httpx.URL, google: Google
+) -> dict[str, str]:
+    scopes = fields.get("scopes") or fields.get("scope") or ""
+    scope = scopes if isinstance(scopes, str) else " ".join(map(str, scopes))
+    account = {} if kind == "gcp_adc" else fields
+    is_machine = not ({"service_account", "service_account_json", "private_key"} & account.keys())
+    if is_machine and not (url.scheme == "https" and url.host.endswith(_GOOGLE)):
+        message = f"the identity of this machine is shown to https://*{_GOOGLE} only"
+        raise _invalid(f"{message}; use a credential of type gcp with a service account")
+    return {"authorization": f"Bearer {await google(account, scope)}"}
+
+
+def _headers(fields: Mapping[str, Any], kind: str | None) -> dict[str, str]:
     if kind == "none":
         return {}
+    if kind == "mcp":
+        token, more = fields.get("token"), fields.get("headers") or {}
+        made = {str(name).lower(): str(value) for name, value in dict(more).items()}
+        return {**made, **({"authorization": f"Bearer {token}"} if token else {})}
     if kind == "bearer":
         token = _field(fields, "token", "access_token", "value", "key")
         return {"authorization": f"Bearer {token}"}
@@ -85,8 +148,11 @@ def _field(fields: Mapping[str, Any], *names: str) -> str:
 
 
 def _secrets(fields: Mapping[str, Any]) -> list[str]:
-    names = ("token", "access_token", "password", "key", "api_key", "value")
-    return [str(fields[name]) for name in names if fields.get(name)]
+    names = {"token", "access_token", "password", "key", "api_key", "value", *FIELDS} - {
+        "cert",
+        "ca",
+    }
+    return [str(fields[name]) for name in sorted(names) if fields.get(name)]
 
 
 def _invalid(said: str) -> ToolError:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import ChainMap
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
     from noetl.tools.http.request import Request
 
 
+KEEP_S: Final = 5.0
+_LINK: Final = re.compile(r'<(?P<to>[^>]*)>(?P<about>(?:[^",]|"[^"]*")*)')
+_REL: Final = re.compile(
+    r';\s*rel\s*=\s*(?:"(?P<quoted>[^"]*)"|(?P<plain>[^\s;,"]+))', re.IGNORECASE
+)
+
+
 @dataclass(slots=True)
 class _Progress:
     """How far the pages are: what was found, and what leads to the next one."""
@@ -31,15 +39,25 @@ class _Progress:
     pages: int = 0
     next: Any = None
 
+    def keep(self, ctx: ToolContext) -> None:
+        """Let the next try begin at the next page; it costs a look at every item."""
+        if self.pages:
+            ctx.keep({"items": list(self.items), "pages": self.pages, "next": self.next})
+
 
 async def pages(exchange: Exchange, first: Request, paginate: Paginate) -> Outcome:
     """All items in their order; a page that fails is the failure, and the next try begins there."""
-    ctx = exchange.ctx
-    at = _resumed(ctx.resume)
+    ctx, clock = exchange.ctx, exchange.clock
+    at, kept_at = _resumed(ctx.resume), clock.monotonic()
     request = first if at.pages == 0 else _turned(first, at, paginate, ctx)
     while True:
-        outcome = await exchange.ask(request)
+        try:
+            outcome = await exchange.ask(request)
+        except BaseException:  # also a task that ran out of time
+            at.keep(ctx)
+            raise
         if outcome.status != "ok":
+            at.keep(ctx)
             return outcome
         if outcome.ref is not None:
             message = "a page is larger than `max_bytes`, or was asked for as a blob"
@@ -48,7 +66,8 @@ async def pages(exchange: Exchange, first: Request, paginate: Paginate) -> Outco
         found = _items(page["body"], paginate.items)
         at.items += found
         at.pages += 1
-        scope = _scope(page | {"number": at.pages, "items": found}, ctx)
+        links = links_of(page["headers"].get("link", ""))
+        scope = _scope(page | {"number": at.pages, "items": found, "links": links}, ctx)
         at.next = await ctx.touched(partial(_next, paginate, scope))
         is_over = await ctx.touched(partial(_is_until, paginate.until, scope))
         _tell(at, paginate, ctx)
@@ -56,7 +75,9 @@ async def pages(exchange: Exchange, first: Request, paginate: Paginate) -> Outco
             del at.items[int(paginate.max_items) :]
             data = {"items": at.items, "pages": at.pages, "last": page}
             return replace(outcome, data=data)
-        ctx.keep({"items": list(at.items), "pages": at.pages, "next": at.next})
+        if clock.monotonic() - kept_at >= KEEP_S:  # this worker may be lost
+            kept_at = clock.monotonic()
+            at.keep(ctx)
         request = _turned(first, at, paginate, ctx)
 
 
@@ -87,6 +108,16 @@ def _items(body: Any, path: str | None) -> list[Any]:  # noqa: ANN401 - any answ
 def _scope(page: Mapping[str, Any], ctx: ToolContext) -> Mapping[str, Any]:
     outside = cast("MutableMapping[str, Any]", ctx.scope)  # only read
     return ChainMap({"page": page}, outside)
+
+
+def links_of(header: str) -> dict[str, str]:
+    """Addresses by what they lead to, as the header `Link` has them (RFC 8288)."""
+    found: dict[str, str] = {}
+    for link in _LINK.finditer(header):
+        named = _REL.search(link["about"])
+        for word in (named["plain"] or named["quoted"] or "").split() if named else ():
+            found.setdefault(word.lower(), link["to"])
+    return found
 
 
 def _next(paginate: Paginate, scope: Mapping[str, Any]) -> object:
@@ -129,7 +160,7 @@ def _turned(first: Request, at: _Progress, paginate: Paginate, ctx: ToolContext)
     more = _named(at.next, paginate)
     if paginate.into == "params":
         return request.with_params(more)
-    body = msgspec.json.decode(first.content) if first.content else {}
+    body = msgspec.json.decode(first.content) if isinstance(first.content, bytes) else {}
     if not isinstance(body, dict):
         raise ToolError("config", "invalid_config", "/paginate/into: the body is no JSON map")
     return request.with_json({**body, **more})

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, urlencode
@@ -16,12 +13,18 @@ import msgspec
 from noetl import __version__
 from noetl.telemetry.traces.context import onward
 from noetl.tools.base import ToolError
-from noetl.tools.http.auth import auth_headers
-from noetl.tools.stored import read_bytes
+from noetl.tools.http.auth import proof_of
+from noetl.tools.http.bodies import Streamed, body_of, invalid, pairs, text_of
+from noetl.tools.http.encodings import ACCEPTED
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
     from noetl.dsl.tasks import Http
     from noetl.tools.base import ToolContext
+    from noetl.tools.http.auth import Google
+    from noetl.tools.http.tls import Tls
 
 CONNECT_S: Final = 10.0
 READ_S: Final = 60.0
@@ -43,16 +46,20 @@ class Request:
     method: str
     url: httpx.URL
     headers: Mapping[str, str]
-    content: bytes | None
+    content: bytes | Streamed | None
     timeout: Mapping[str, float]
     verify: bool
     follows: bool
     secret_headers: frozenset[str]
+    tls: Tls | None = None
 
     @property
     def raw_headers(self) -> list[tuple[bytes, bytes]]:
         """The headers as they go over the wire."""
-        return [(name.encode("ascii"), value.encode()) for name, value in self.headers.items()]
+        made = [(name.encode("ascii"), value.encode()) for name, value in self.headers.items()]
+        if isinstance(self.content, Streamed):  # known ahead, so it need not be sent in chunks
+            made.append((b"content-length", str(self.content.size).encode()))
+        return made
 
     def at(self, url: httpx.URL) -> Request:
         """The same request to another address; what is secret stays with its origin."""
@@ -60,7 +67,7 @@ class Request:
             return replace(self, url=url)
         dropped = _OWN | self.secret_headers | {"host"}
         kept = {name: value for name, value in self.headers.items() if name not in dropped}
-        return replace(self, url=url, headers=kept)
+        return replace(self, url=url, headers=kept, tls=None)
 
     def redirected(self, status: int, location: str) -> Request:
         """The request that an answer asks for instead."""
@@ -78,7 +85,7 @@ class Request:
         """The request with these parameters in place of those of the same names."""
         kept = [pair for pair in parse_qsl(self.url.query.decode(), keep_blank_values=True)
                 if pair[0] not in more]  # fmt: skip
-        query = urlencode([*kept, *_pairs(more)])
+        query = urlencode([*kept, *pairs(more)])
         return replace(self, url=self.url.copy_with(query=query.encode() or None))
 
     def with_json(self, body: object) -> Request:
@@ -91,34 +98,38 @@ class Request:
         return replace(self, headers={**self.headers, name: value})
 
 
-async def request_of(config: Http, ctx: ToolContext) -> Request:
+async def request_of(
+    config: Http, ctx: ToolContext, google: Google, roots: tuple[Path, ...] = ()
+) -> Request:
     """The first request of a task."""
     method = config.method.upper()
-    content, kind = await _body(config, ctx)
+    url = parsed(config.url.strip())
+    content, kind = await body_of(config, ctx, roots)
     given = _headers(config.headers)
-    proof = await auth_headers(config.auth, ctx)
-    twice = sorted(proof.keys() & given.keys())
+    proof = await proof_of(config.auth, ctx, url, google)
+    twice = sorted(proof.headers.keys() & given.keys())
     if twice:
-        raise _invalid("/headers", f"{', '.join(twice)} is set by `auth` as well")
+        raise invalid("/headers", f"{', '.join(twice)} is set by `auth` as well")
     headers = {
         "accept": "*/*",
-        "accept-encoding": "gzip, deflate",
+        "accept-encoding": ACCEPTED,
         "user-agent": f"noetl/{__version__}",
         **({"content-type": kind} if kind else {}),
         **({"idempotency-key": ctx.idempotency_key} if method in KEYED else {}),
         **onward(ctx.trace),
         **given,
-        **proof,
+        **proof.headers,
     }
     request = Request(
         method=method,
-        url=parsed(config.url.strip()),
+        url=url,
         headers=_checked(headers),
         content=content,
         timeout=_timeout(config.timeout),
         verify=config.verify not in {False, "false"},
         follows=config.follow_redirects not in {False, "false"},
-        secret_headers=frozenset(proof),
+        secret_headers=frozenset(proof.headers),
+        tls=proof.tls,
     )
     return _queried(request, config.params)
 
@@ -126,17 +137,17 @@ async def request_of(config: Http, ctx: ToolContext) -> Request:
 def parsed(text: str) -> httpx.URL:
     """The address as the one parser of it reads it."""
     if "\\" in text:  # some readers take it for a slash, others do not
-        raise _invalid("/url", "has a backslash")
+        raise invalid("/url", "has a backslash")
     try:
         url = httpx.URL(text)
     except (httpx.InvalidURL, ValueError, UnicodeError) as fault:
-        raise _invalid("/url", str(fault)) from None
+        raise invalid("/url", str(fault)) from None
     if not url.scheme:
-        raise _invalid("/url", "has no scheme; write http:// or https://")
+        raise invalid("/url", "has no scheme; write http:// or https://")
     if url.scheme in {"http", "https"} and not url.host:
-        raise _invalid("/url", "has no host")
+        raise invalid("/url", "has no host")
     if url.port is not None and not 0 < url.port <= MOST_PORT:
-        raise _invalid("/url", f"{url.port} is no port")
+        raise invalid("/url", f"{url.port} is no port")
     return url.copy_with(fragment=None)
 
 
@@ -156,48 +167,27 @@ def _queried(request: Request, params: Any) -> Request:  # noqa: ANN401 - a map,
     """Parameters come after those that the address has itself."""
     if params in (None, "", [], {}):
         return request
-    more = params.lstrip("?") if isinstance(params, str) else urlencode(_pairs(params))
+    more = params.lstrip("?") if isinstance(params, str) else urlencode(pairs(params))
     query = request.url.query.decode()
     both = "&".join(part for part in (query, more) if part)
     return replace(request, url=request.url.copy_with(query=both.encode() or None))
 
 
-def _pairs(params: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - a map or pairs
-    """Names and texts; a list gives its name once per item, null gives none."""
-    rows: Iterable[Any] = params.items() if isinstance(params, Mapping) else params
-    found: list[tuple[str, str]] = []
-    for row in rows:
-        if isinstance(row, str) or not isinstance(row, Sequence) or len(row) != 2:  # noqa: PLR2004 - a pair
-            raise _invalid("/params", "a list must hold pairs of name and value")
-        name, value = row
-        values = value if isinstance(value, (list, tuple)) else [value]
-        found += [(str(name), _text(item)) for item in values if item is not None]
-    return found
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (Mapping, list, tuple)):
-        return msgspec.json.encode(value).decode()
-    return "" if value is None else str(value)
-
-
 def _headers(given: Mapping[str, Any]) -> dict[str, str]:
     """The author's headers in lower case, without those that are null."""
-    made = {str(name).lower(): _text(value) for name, value in given.items() if value is not None}
+    made = {str(name).lower(): text_of(value) for name, value in given.items() if value is not None}
     computed = sorted(_COMPUTED & made.keys())
     if computed:
-        raise _invalid(f"/headers/{computed[0]}", "is set by the transport")
+        raise invalid(f"/headers/{computed[0]}", "is set by the transport")
     return made
 
 
 def _checked(headers: Mapping[str, str]) -> dict[str, str]:
     for name, value in headers.items():
         if not _HEADER.fullmatch(name):
-            raise _invalid("/headers", f"{name[:80]!r} is no name of a header")
+            raise invalid("/headers", f"{name[:80]!r} is no name of a header")
         if _CONTROL.search(value):
-            raise _invalid(f"/headers/{name}", "has a line break or another control character")
+            raise invalid(f"/headers/{name}", "has a line break or another control character")
     return {name: value.strip(" \t") for name, value in headers.items()}
 
 
@@ -206,67 +196,6 @@ def _timeout(given: Any) -> dict[str, float]:  # noqa: ANN401 - a Timeout, a num
     read = getattr(given, "read", None)
     connect_s = CONNECT_S if connect is None else float(connect)
     read_s = READ_S if read is None else float(read)
+    if isinstance(given, (int, float)):  # who waits so long for all of it waits for its begin
+        read_s = max(READ_S, float(given))
     return {"connect": connect_s, "read": read_s, "write": read_s, "pool": connect_s}
-
-
-# ---------------------------------------------------------------------------- bodies
-
-
-async def _body(config: Http, ctx: ToolContext) -> tuple[bytes | None, str]:
-    """The bytes of the body and their type."""
-    if config.json is not None:
-        return msgspec.json.encode(config.json), "application/json"
-    if config.form is not None:
-        return urlencode(_pairs(config.form)).encode(), "application/x-www-form-urlencoded"
-    if config.files is not None:
-        return _multipart([await _part(item, ctx) for item in _named_parts(config.files)])
-    raw = config.body if config.body is not None else config.data
-    if raw is None:
-        return None, ""
-    if isinstance(raw, str):
-        return raw.encode(), ""
-    return msgspec.json.encode(raw), "application/json"
-
-
-def _named_parts(files: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - a map or a list
-    """The parts, each with its name."""
-    if isinstance(files, Mapping):
-        return [
-            {"name": name, **(part if isinstance(part, Mapping) else {"content": part})}
-            for name, part in files.items()
-        ]
-    if isinstance(files, list) and all(
-        isinstance(part, Mapping) and part.get("name") for part in files
-    ):
-        return [dict(part) for part in files]
-    raise _invalid("/files", "must be a map, or a list of {name, filename, content}")
-
-
-_Part = tuple[str, tuple[str | None, bytes, str | None]]
-
-
-async def _part(part: Mapping[str, Any], ctx: ToolContext) -> _Part:
-    """One part; with `value` it is a plain field."""
-    name = str(part["name"])
-    if "value" in part:
-        return name, (None, _text(part["value"]).encode(), None)
-    if part.get("ref"):
-        content = await read_bytes(str(part["ref"]), ctx)
-    elif part.get("content_b64") is not None:
-        try:
-            content = base64.b64decode(str(part["content_b64"]), validate=True)
-        except binascii.Error as fault:
-            raise _invalid(f"/files/{name}/content_b64", str(fault)) from None
-    else:
-        content = _text(part.get("content", part.get("data"))).encode()
-    kind = part.get("content_type")
-    return name, (str(part.get("filename") or name), content, str(kind) if kind else None)
-
-
-def _multipart(parts: list[_Part]) -> tuple[bytes, str]:
-    made = httpx.Request("POST", "http://multipart.invalid", files=parts)
-    return made.read(), made.headers["content-type"]
-
-
-def _invalid(place: str, said: str) -> ToolError:
-    return ToolError("config", "invalid_config", f"{place}: {said}")

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, ClassVar
 from noetl.dsl.tasks import Http
 from noetl.tools.base import Traits
 from noetl.tools.http.egress import Egress, Guard, resolve
+from noetl.tools.http.identity import Identities
 from noetl.tools.http.tally import Tally
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from noetl.clock import Clock
     from noetl.dsl.tasks.task import Task
     from noetl.dsl.views import Outcome
+    from noetl.secrets.fetch import Fetch
     from noetl.tools.base import ToolContext
     from noetl.tools.http.egress import Resolve
     from noetl.tools.http.transport import Door
@@ -25,9 +29,19 @@ class HttpTool:
     Config: ClassVar[type[Task]] = Http
     traits: ClassVar[Traits] = Traits()
 
-    def __init__(self, egress: Egress, clock: Clock, resolve: Resolve = resolve) -> None:
+    def __init__(
+        self,
+        egress: Egress,
+        clock: Clock,
+        resolve: Resolve = resolve,
+        *,
+        roots: tuple[Path, ...] = (),
+        machine: Fetch | None = None,
+    ) -> None:
         self._guard = Guard(egress=egress, resolve=resolve)
         self._clock = clock
+        self._roots = roots
+        self._identities = Identities(self._guard, clock, machine)
         self._door: Door | None = None
         self.tally = Tally()
         """What became of the requests."""
@@ -43,7 +57,7 @@ class HttpTool:
         if self._door is None:
             self._door = Door(self._guard, self.tally)
         exchange = Exchange(config=config, ctx=ctx, door=self._door, clock=self._clock)
-        request = await request_of(config, ctx)
+        request = await request_of(config, ctx, self._identities.google, self._roots)
         if config.paginate is not None:
             return await pages(exchange, request, config.paginate)
         return await exchange.ask(request)
@@ -53,6 +67,7 @@ class HttpTool:
 
     async def close(self) -> None:
         """Close every connection."""
+        await self._identities.close()
         door, self._door = self._door, None
         if door is not None:
             await door.close()

@@ -7,22 +7,21 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 import httpcore
-import httpx
 
 from noetl.tools.base import ToolError
+from noetl.tools.http.bodies import Streamed
 from noetl.tools.http.failures import translated
+from noetl.tools.http.pool import Pool
 from noetl.tools.http.tally import Tally
+from noetl.tools.http.tls import certificates
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import AsyncIterator, Iterable
 
     from noetl.tools.http.egress import Guard
     from noetl.tools.http.request import Request
 
-MOST_CONNECTIONS: Final = 64
-MOST_IDLE: Final = 16
-IDLE_S: Final = 30.0
+MOST_POOLS: Final = 16
 
 SocketOption = (
     tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
@@ -78,10 +77,12 @@ class _Guarded(httpcore.AsyncNetworkBackend):
 class Door:
     """The connections of one process; one pool per way to treat certificates, or their lack."""
 
-    def __init__(self, guard: Guard, tally: Tally | None = None) -> None:
+    def __init__(self, guard: Guard, tally: Tally | None = None, *, authority: str = "") -> None:
         self._guard = guard
         self._tally = tally or Tally()
-        self._pools: dict[str, httpcore.AsyncConnectionPool] = {}
+        self._authority = authority
+        self._pools: dict[str, Pool] = {}
+        self._making = asyncio.Lock()
 
     @asynccontextmanager
     async def send(self, request: Request) -> AsyncIterator[httpcore.Response]:
@@ -101,41 +102,49 @@ class Door:
         target = httpcore.URL(
             scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path
         )
+        content, pool = request.content, await self._pool(request)
         try:
-            async with self._pool(url.scheme, verify=request.verify).stream(
-                request.method,
-                target,
-                headers=request.raw_headers,
-                content=request.content,
-                extensions={"timeout": dict(request.timeout)},
-            ) as response:
+            async with (
+                pool.lend(target.origin) as connection,
+                connection.stream(
+                    request.method,
+                    target,
+                    headers=request.raw_headers,
+                    content=aiter(content) if isinstance(content, Streamed) else content,
+                    extensions={"timeout": dict(request.timeout)},
+                ) as response,
+            ):
                 yield response
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as fault:
             raise translated(fault) from fault
+        finally:
+            if len(self._pools) > MOST_POOLS:
+                await self._forget()
 
-    def _pool(self, scheme: str, *, verify: bool) -> httpcore.AsyncConnectionPool:
-        is_plain = scheme == "http"  # loading certificates takes longer than a local request
-        key = "plain" if is_plain else f"verify {verify}"
+    async def _pool(self, request: Request) -> Pool:
+        is_plain = request.url.scheme == "http"
+        tls = None if is_plain else request.tls
+        key = "plain" if is_plain else f"verify {request.verify} {'' if tls is None else tls.key}"
         if key not in self._pools:
-            self._pools[key] = httpcore.AsyncConnectionPool(
-                ssl_context=None if is_plain else _certificates(verify=verify),
-                max_connections=MOST_CONNECTIONS,
-                max_keepalive_connections=MOST_IDLE,
-                keepalive_expiry=IDLE_S,
-                network_backend=_Guarded(self._guard),
-            )
-        return self._pools[key]
+            async with self._making:
+                if key not in self._pools:
+                    context = None
+                    if not is_plain:  # loading certificates takes longer than many a request
+                        context = await asyncio.to_thread(
+                            certificates, verify=request.verify, authority=self._authority, tls=tls
+                        )
+                    self._pools[key] = Pool(_Guarded(self._guard), context)
+        found = self._pools[key] = self._pools.pop(key)  # the last one is the last that was used
+        return found
+
+    async def _forget(self) -> None:
+        """Close the pool that was not used for the longest time."""
+        key = next((key for key, pool in self._pools.items() if not pool.used), None)
+        if key is not None:
+            await self._pools.pop(key).close()
 
     async def close(self) -> None:
         """Close every connection."""
         pools, self._pools = self._pools, {}
         for pool in pools.values():
-            await pool.aclose()
-
-
-def _certificates(*, verify: bool) -> ssl.SSLContext:
-    """Roots that come along and those of the machine, or no check at all."""
-    context = httpx.create_ssl_context(verify=verify, trust_env=False)
-    if verify:
-        context.load_default_certs()
-    return context
+            await pool.close()
