@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import time
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -252,10 +254,30 @@ def test_every_failure_is_clean_and_the_next_command_works(code, kind, error_cod
     assert error_code in {None, error["code"]}
 
 
+def test_memory_without_end_is_a_limit_and_no_memory_of_the_worker():
+    code = (
+        "kept = []\nwhile True:\n    kept.append(bytearray(64 << 20))\nresult = bytearray(4 << 30)"
+    )
+
+    async def scene(stage):
+        await stage.python("result = 1")
+        before = _resident()
+        errors = [(await stage.python(text)).error for text in (code, "bytearray(4 << 30)")]
+        return errors, _resident() - before, (await stage.python("result = 1")).data
+
+    errors, grown, after = play(scene)
+    assert [(error["kind"], error["code"]) for error in errors] == [("limit", "memory_limit")] * 2
+    assert (grown < 16 << 20, after) == (True, 1)
+
+
+def _resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def test_an_endless_loop_ends_in_a_timeout():
     async def scene(stage):
         before = time.perf_counter()
-        outcome = await stage.python("while True: pass", within=0.5)
+        outcome = await stage.python("while True: pass", within=2)
         return outcome.error, time.perf_counter() - before, (await stage.python("result = 1")).data
 
     error, seconds, after = play(scene)
@@ -275,6 +297,9 @@ def test_a_cpu_limit_ends_the_command():
     assert (error["kind"], error["code"]) == ("limit", "cpu_limit")
 
 
+ONE_CHILD = 3  # an interpreter, and the two processes of bubblewrap in front of it
+
+
 def test_a_fork_bomb_is_contained():
     code = "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass"
 
@@ -282,14 +307,14 @@ def test_a_fork_bomb_is_contained():
         outcome = await stage.python(code, within=3, limits={"procs": 20})
         for _ in range(500):
             after = await stage.python("import os\nresult = os.getcwd()")
-            left = [pid for pid in _named(Path(after.data).parent.name) if pid not in _children()]
-            if not left:
+            left = _named(Path(after.data).parent.name)
+            if len(left) <= ONE_CHILD:
                 break
         return outcome.error, left
 
     error, left = play(scene)
     assert error["kind"] in {"limit", "timeout"}
-    assert left == [] or SANDBOX.level == "namespaces"
+    assert len(left) <= ONE_CHILD
 
 
 def _named(text):
@@ -479,6 +504,25 @@ def test_a_required_sandbox_that_is_missing_is_refused():
     assert Sandbox.detect("off").level == "rlimits"
 
 
+def test_a_worker_does_not_start_without_the_sandbox_that_it_must_have(tmp_path):
+    environ = {
+        "PATH": "/nowhere", "HOME": str(tmp_path), "NOETL_HOME": str(tmp_path / "home"),
+        "NOETL_PYTHON_SANDBOX": "require", "NOETL_SERVER_URL": "http://127.0.0.1:9",
+    }  # fmt: skip
+    words = [
+        sys.executable,
+        str(Path(sys.executable).with_name("noetl")),
+        "worker",
+        "--pool",
+        "shared",
+    ]
+    done = subprocess.run(
+        words, env=environ, cwd=tmp_path, capture_output=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    assert b"NOETL_PYTHON_SANDBOX=require" in done.stdout + done.stderr
+
+
 def test_many_commands_run_side_by_side():
     async def scene(stage):
         found = await asyncio.gather(
@@ -614,7 +658,8 @@ def test_a_shell_without_network_says_when_it_cannot_be_had():
 
 
 def test_requirements_are_refused():
-    assert one("result = 1", requirements=["x"]).error["code"] == "requirements_denied"
+    error = one("result = 1", requirements=["x"]).error
+    assert (error["kind"], error["code"]) == ("config", "requirements_denied")
 
 
 def test_large_inputs_and_results_pass_whole():
@@ -636,6 +681,5 @@ def test_short_commands_wait_for_a_child_instead_of_starting_another():
         done = await asyncio.gather(*(bench.python("result = 1") for _ in range(4)))
         return [outcome.data for outcome in done], bench.pool.counts.started
 
-    results, started = play(scene, slots=4)
-    assert results == [1, 1, 1, 1]
-    assert started < 4
+    results, started = play(scene, slots=4, patience_s=30.0)
+    assert (results, started) == ([1, 1, 1, 1], 1)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from noetl.dsl.tasks import Python
 from noetl.dsl.views import Outcome
 from noetl.tools.base import ToolError, Traits
+from noetl.tools.interpreter.exchange import Exchange
 from noetl.tools.interpreter.limits import Limits
 from noetl.tools.interpreter.runner import Died, Job
 from noetl.tools.interpreter.sandbox import SandboxMissing, Walls
@@ -35,13 +36,12 @@ class PythonTool:
 
     async def run(self, config: Python, ctx: ToolContext) -> Outcome:
         """Run the code; its value is the data."""
-        if config.requirements:
-            message = "`requirements` are off (NOETL_PYTHON_REQUIREMENTS=deny)"
-            raise ToolError("config", "requirements_denied", message)
 
         def on_line(stream: str, level: str, text: str) -> None:
             ctx.log(text, level=level, stream=stream)
 
+        limits = limits_of(config)
+        exchange = Exchange(ctx, limits)
         job = Job(
             domain=ctx.domain,
             code=await source_of(config.code, config.code_b64, config.script, ctx),
@@ -51,12 +51,14 @@ class PythonTool:
             libs=config.libs,
             env=environment_of(config.env),
             key=ctx.idempotency_key,
-            limits=limits_of(config),
+            limits=limits,
             walls=walls_of(config),
+            requirements=config.requirements,
             is_fresh=config.isolation == "fresh" or config.sandbox == "strict",
             on_line=on_line,
             on_progress=lambda fraction, message: ctx.progress(fraction * 100, message),
             fetch=ctx.fetch,
+            exchange=exchange.answered,
         )
         try:
             done = await self._interpreters.run(job)
@@ -64,6 +66,8 @@ class PythonTool:
             raise ToolError("sandbox", "sandbox_missing", str(fault)) from None
         except Died as fault:
             raise ToolError(fault.kind, fault.code, fault.message) from None
+        finally:
+            await exchange.close()
         if done.error is not None:
             told = done.error
             raise ToolError(told.kind, told.code, told.message, details=told.details)

@@ -14,8 +14,10 @@ from noetl.tools.interpreter.sandbox import SandboxMissing
 from noetl.tools.python import environment_of, limits_of, walls_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
+    from noetl.dsl.tasks.shared import Process
     from noetl.dsl.tasks.task import Task
     from noetl.tools.base import ToolContext
 
@@ -38,37 +40,54 @@ class ShellTool:
         work = self._processes.folder()
         try:
             cwd = _inside(work, config.cwd)
-            ended = [await self._one(argv, config, ctx, (work, cwd)) for argv in _programs(config)]
+            env = environment_of(config.env)
+            ended = [
+                await ran(
+                    self._processes, argv, config, ctx, (work, cwd),
+                    env=env, stdin=(config.stdin or "").encode(),
+                )
+                for argv in _programs(config)
+            ]  # fmt: skip
         finally:
             self._processes.remove(work)
-        return Outcome(data=_data(ended))
-
-    async def _one(
-        self, argv: tuple[str, ...], config: Shell, ctx: ToolContext, folders: tuple[Path, Path]
-    ) -> Ended:
-        def on_line(stream: str, text: str) -> None:
-            ctx.log(text, stream=stream)
-
-        command = Command(
-            argv=argv,
-            env={"NOETL_IDEMPOTENCY_KEY": ctx.idempotency_key} | environment_of(config.env),
-            stdin=(config.stdin or "").encode(),
-            limits=limits_of(config),
-            walls=walls_of(config),
-            on_line=on_line,
-        )
-        try:
-            ended = await self._processes.run(command, *folders)
-        except Died as fault:
-            raise ToolError(fault.kind, fault.code, fault.message) from None
-        except SandboxMissing as fault:
-            raise ToolError("sandbox", "sandbox_missing", str(fault)) from None
-        if ended.exit_code != 0:
-            raise _failure(ended)
-        return ended
+        return Outcome(data=data_of(ended))
 
     async def cancel(self, ctx: ToolContext) -> None:
         """Cancelling the task ends its group of processes."""
+
+
+async def ran(  # noqa: PLR0913 - what one program is
+    processes: Processes,
+    argv: tuple[str, ...],
+    config: Process,
+    ctx: ToolContext,
+    folders: tuple[Path, Path],
+    *,
+    env: Mapping[str, str],
+    stdin: bytes = b"",
+) -> Ended:
+    """Run one program of a task in its work folder; one that fails fails the task."""
+
+    def on_line(stream: str, text: str) -> None:
+        ctx.log(text, stream=stream)
+
+    command = Command(
+        argv=argv,
+        env={"NOETL_IDEMPOTENCY_KEY": ctx.idempotency_key, **env},
+        stdin=stdin,
+        limits=limits_of(config),
+        walls=walls_of(config),
+        on_line=on_line,
+    )
+    try:
+        ended = await processes.run(command, *folders)
+    except Died as fault:
+        raise ToolError(fault.kind, fault.code, fault.message) from None
+    except SandboxMissing as fault:
+        raise ToolError("sandbox", "sandbox_missing", str(fault)) from None
+    if ended.exit_code != 0:
+        raise _failure(ended)
+    return ended
 
 
 def _programs(config: Shell) -> list[tuple[str, ...]]:
@@ -94,10 +113,11 @@ def _failure(ended: Ended) -> ToolError:
     said = ended.stderr.strip().splitlines()
     code = ended.exit_code if ended.exit_code >= 0 else 128 - ended.exit_code
     message = f"the command ended with code {code}" + (f": {said[-1]}" if said else "")
-    return ToolError("process", f"exit_{code}", message, details=_data([ended]))
+    return ToolError("process", f"exit_{code}", message, details=data_of([ended]))
 
 
-def _data(ended: list[Ended]) -> dict[str, object]:
+def data_of(ended: list[Ended]) -> dict[str, object]:
+    """What programs of a task did, as its data."""
     return {
         "exit_code": ended[-1].exit_code if ended else 0,
         "stdout": "".join(one.stdout for one in ended)[:INLINE_BYTES],

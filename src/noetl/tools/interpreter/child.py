@@ -34,6 +34,10 @@ _CLONE_NEWNET = 0x40000000
 _PR_CAPBSET_DROP = 24
 _CAPABILITY_VERSION = 0x20080522
 _KEYWORDS = 0x08
+_PR_SET_SECCOMP, _SECCOMP_FILTER = 22, 2
+_JOIN_KEYRING: "dict[str, int]" = {"x86_64": 250, "aarch64": 219}
+_LANDLOCK_MAKE, _LANDLOCK_ENTER, _LANDLOCK_VERSION = 444, 446, 1
+_LANDLOCK_SCOPES, _SCOPES_SINCE = 3, 6  # abstract sockets and signals
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
 _CHANGEABLE_SIGNALS = [n for n in range(1, 32) if n not in {9, 19}]
 
@@ -82,8 +86,12 @@ class Channel:
 
     def ask(self, name: str) -> Any:  # noqa: ANN401 - the answer is JSON
         """Request a value of the context and wait for it."""
+        return self.request(op="get", name=name)
+
+    def request(self, **frame: object) -> Any:  # noqa: ANN401 - the answer is JSON
+        """Send a frame and wait for its answer."""
         with self._asking:
-            self.tell(op="get", name=name)
+            self.tell(**frame)
             return self.read()
 
 
@@ -169,6 +177,60 @@ class Log:
     def error(self, text: object, *values: object) -> None:
         """Write one line at level error."""
         self(_filled(text, values), "error")
+
+
+class Blobs:
+    """Large bytes: pieces of them pass the channel, so that none are in memory as a whole."""
+
+    __slots__ = ("_channel", "_turn", "_work")
+
+    def __init__(self, channel: Channel, work: str) -> None:
+        self._channel = channel
+        self._work = work
+        self._turn = _thread.allocate_lock()
+
+    def put(self, source: Any, content_type: str = "") -> Any:  # noqa: ANN401 - the user's file
+        """Store a file by its path, an open file, or bytes; where they lie, and what they are."""
+        import binascii  # noqa: PLC0415 - start-up time
+
+        with self._turn:
+            for piece in _pieces(source):
+                data = binascii.b2a_base64(piece, newline=False).decode("ascii")
+                self._asked(op="part", data=data)
+            return self._asked(op="stored", content_type=str(content_type))
+
+    def open(self, ref: Any, path: "str | None" = None) -> str:  # noqa: ANN401 - a text, or a map that has one
+        """Write a blob to a file of the work folder; its path."""
+        import binascii  # noqa: PLC0415 - start-up time
+
+        if isinstance(ref, dict):
+            ref = ref.get("ref") or ref.get("_ref")
+        name = os.path.join(self._work, path or "blob-" + str(ref).rpartition("/")[2])  # noqa: PTH118 - start-up time
+        with self._turn, open(name, "wb") as file:  # noqa: PTH123 - start-up time
+            self._asked(op="open", ref=str(ref))
+            while (piece := self._asked(op="next")) is not None:
+                file.write(binascii.a2b_base64(piece))
+        return name
+
+    def _asked(self, **frame: object) -> Any:  # noqa: ANN401 - the answer is JSON
+        answer = self._channel.request(**frame)
+        if answer.get("error"):
+            raise RuntimeError(answer["error"])
+        return answer["value"]
+
+
+def _pieces(source: Any) -> "Iterator[Any]":  # noqa: ANN401 - a path, a file or bytes
+    """The bytes of a source, a mebibyte at a time."""
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        view = memoryview(source).cast("B")
+        for start in range(0, len(view), _MIB):
+            yield view[start : start + _MIB]
+    elif hasattr(source, "read"):
+        while piece := source.read(_MIB):
+            yield piece
+    else:
+        with open(source, "rb") as file:  # noqa: PTH123 - start-up time
+            yield from _pieces(file)
 
 
 def _filled(text: object, values: "tuple[object, ...]") -> str:
@@ -480,7 +542,8 @@ class Surroundings:
         for number, handler in self.handlers.items():
             if _signal.getsignal(number) is not handler:
                 _signal.signal(number, handler)
-        _signal.setitimer(_signal.ITIMER_REAL, 0)
+        for timer in (_signal.ITIMER_REAL, _signal.ITIMER_VIRTUAL, _signal.ITIMER_PROF):
+            _signal.setitimer(timer, 0)
         if _locale.setlocale(_locale.LC_ALL, None) != self.locale:
             _locale.setlocale(_locale.LC_ALL, self.locale)
         gc.enable()
@@ -553,8 +616,11 @@ def _has_children() -> bool:
             return True
 
 
-def shut_in(uid: "int | None", *, offline: bool, is_inner: bool) -> None:
-    """Give up what the process does not need: network, rights, identity, life after its parent."""
+def shut_in(uid: "int | None", *, offline: bool, is_inner: bool, calls: str = "") -> None:
+    """Give up what the process does not need: network, rights, identity, life after its parent.
+
+    `calls` is the filter of system calls, as hexadecimal text.
+    """
     if offline:
         import ctypes  # noqa: PLC0415 - Linux only
 
@@ -579,6 +645,47 @@ def shut_in(uid: "int | None", *, offline: bool, is_inner: bool) -> None:
     prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     if not is_inner:
         prctl(_PR_SET_PDEATHSIG, 9, 0, 0, 0)
+    _part_from_the_worker(ctypes)
+    _offer()
+    if calls:
+        _refuse(ctypes, bytes.fromhex(calls))
+
+
+def _part_from_the_worker(ctypes: Any) -> None:  # noqa: ANN401 - the module
+    """Leave its keyring; reach neither its abstract sockets nor its processes by signals.
+
+    An older kernel lacks one or the other: users and namespaces are the walls then.
+    """
+    call = ctypes.CDLL(None).syscall
+    number = _JOIN_KEYRING.get(os.uname().machine)
+    if number is not None:
+        call(number, 1, None)
+    if call(_LANDLOCK_MAKE, None, ctypes.c_size_t(0), _LANDLOCK_VERSION) >= _SCOPES_SINCE:
+        rules = (ctypes.c_uint64 * 3)(0, 0, _LANDLOCK_SCOPES)
+        fd = call(_LANDLOCK_MAKE, rules, ctypes.c_size_t(ctypes.sizeof(rules)), 0)
+        if fd >= 0:
+            call(_LANDLOCK_ENTER, fd, 0)
+            os.close(fd)
+
+
+def _offer() -> None:
+    """Let the kernel end this process before its worker, should memory be short."""
+    try:
+        with open("/proc/self/oom_score_adj", "wb", 0) as file:  # noqa: PTH123 - start-up time
+            file.write(b"500")
+    except OSError:
+        return
+
+
+def _refuse(ctypes: Any, program: bytes) -> None:  # noqa: ANN401 - the module
+    """Have the kernel refuse calls, for good."""
+
+    class Program(ctypes.Structure):  # type: ignore[misc]  # ctypes is loaded when needed
+        _fields_ = (("count", ctypes.c_ushort), ("lines", ctypes.c_char_p))
+
+    told = Program(len(program) // 8, program)
+    if ctypes.CDLL(None).prctl(_PR_SET_SECCOMP, _SECCOMP_FILTER, ctypes.byref(told), 0, 0) != 0:
+        sys.exit("the filter of system calls was refused")
 
 
 def limit(limits: "dict[str, int | None]") -> None:
@@ -624,6 +731,7 @@ class Child:
         self._channel = channel
         self._around = around
         self._log = Log(channel)
+        self._blobs = Blobs(channel, around.work)
         self._compiled: dict[str, CodeType] = {}
         self._output_bytes = 64 * _MIB
         self._left: list[str] = []
@@ -689,6 +797,8 @@ class Child:
             "idempotency_key": job["key"],
             "progress": self._progress,
             "log": self._log,
+            "blob": self._blobs.put,
+            "open_blob": self._blobs.open,
             **inputs,
         }
         code = compiled(job["code"], self._compiled)
@@ -735,12 +845,27 @@ def _become(about: "dict[str, Any]") -> NoReturn:
         os._exit(127 if isinstance(fault, FileNotFoundError) else 126)
 
 
+def _told(word: str) -> "dict[str, Any]":
+    """What the worker says about this process: the word itself, or a file that only we can read."""
+    if word.startswith("{"):
+        return dict(json.loads(word))
+    with open(word, "rb") as file:  # noqa: PTH123 - pathlib costs start-up time
+        about = json.loads(file.read())
+    os.unlink(word)  # noqa: PTH108 - as above
+    return dict(about)
+
+
 def main() -> NoReturn:
     """Start: give up rights, say hello, serve."""
-    about = json.loads(sys.argv[1])
+    about = _told(sys.argv[1])
     if about["fd"] is not None:
         os.set_inheritable(about["fd"], False)  # noqa: FBT003 - the signature of os
-    shut_in(about["uid"], offline=about["offline"], is_inner=about["inner"])
+    if about["group"] is not None:
+        os.write(about["group"], b"0")
+        os.close(about["group"])
+    shut_in(
+        about["uid"], offline=about["offline"], is_inner=about["inner"], calls=about["filter"]
+    )  # fmt: skip
     if about["fd"] is None:
         _become(about)
     channel = Channel(about["fd"])

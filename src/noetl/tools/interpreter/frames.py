@@ -68,7 +68,30 @@ class Refuse(msgspec.Struct, frozen=True, tag_field="op", tag="refuse"):
     id: int
 
 
-Frame = Hello | Get | Progress | Log | Done | Left | Refuse
+class Part(msgspec.Struct, frozen=True, tag_field="op", tag="part"):
+    """A piece of a blob that the code stores."""
+
+    data: bytes
+
+
+class Stored(msgspec.Struct, frozen=True, tag_field="op", tag="stored"):
+    """All pieces of it have come."""
+
+    content_type: str
+
+
+class Open(msgspec.Struct, frozen=True, tag_field="op", tag="open"):
+    """The code reads a blob."""
+
+    ref: str
+
+
+class Next(msgspec.Struct, frozen=True, tag_field="op", tag="next"):
+    """The code wants the next piece of it."""
+
+
+Exchanged = Part | Stored | Open | Next
+Frame = Hello | Get | Progress | Log | Done | Left | Refuse | Exchanged
 _DECODER: Final = msgspec.json.Decoder(Frame)
 
 

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from noetl.tools.interpreter import scratch
+from noetl.tools.interpreter import environments, scratch
 from noetl.tools.interpreter.runner import CHILD, Died, Job, Runner, Unfit
 from noetl.tools.interpreter.sandbox import Sandbox, Walls, clean_environment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from noetl.tools.interpreter.environments import Environments
     from noetl.tools.interpreter.frames import Done
     from noetl.tools.interpreter.limits import Limits
 
@@ -31,7 +32,8 @@ MOST_GROWTH_BYTES: Final = 64 << 20
 PATIENCE_S: Final = 0.005
 _WAITS_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 
-Key = tuple[str, "Limits", Walls]
+Key = tuple[str, "Limits", Walls, str]
+"""Who may share a child: its domain, limits and walls, and the packages that it sees."""
 
 
 @dataclass(slots=True)
@@ -46,7 +48,7 @@ class Counts:
 class Interpreters:
     """The children of one worker."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a worker decides about its children
         self,
         sandbox: Sandbox,
         environ: Mapping[str, str],
@@ -54,9 +56,17 @@ class Interpreters:
         slots: int = 4,
         spares: int = 1,
         python: str = sys.executable,
+        packages: Environments | None = None,
+        patience_s: float = PATIENCE_S,
     ) -> None:
-        """Nothing starts before `warm_up` or the first command."""
+        """Nothing starts before `warm_up` or the first command.
+
+        Without `packages` no command may ask for packages.
+        """
         self.sandbox = sandbox
+        self._environments = packages
+        self._patience_s = patience_s
+        self._copies: dict[Path, asyncio.Task[None]] = {}
         self.counts = Counts()
         self._environment = clean_environment(environ)
         self._python = python
@@ -76,15 +86,33 @@ class Interpreters:
 
     async def run(self, job: Job) -> Done:
         """Run one command in a child of its domain; a failed child is ended, never reused."""
+        packages = await self._packages(job.requirements)
         async with self._slots:
             while True:
                 try:
-                    return await self._run(job)
+                    return await self._run(job, packages)
                 except Unfit:
                     continue  # that child is gone
 
-    async def _run(self, job: Job) -> Done:
-        key = (job.domain, job.limits, job.walls)
+    async def _packages(self, requirements: tuple[str, ...]) -> str:
+        """The folder of the packages that a command asks for; nothing when it asks for none."""
+        if not requirements:
+            return ""
+        if self._environments is None:
+            message = "`requirements` are off (NOETL_PYTHON_REQUIREMENTS=deny)"
+            raise Died("config", "requirements_denied", message)
+        folder = await self._environments.made(requirements)
+        if self.sandbox.may_reach(folder):
+            return str(folder)
+        copy = self._folder() / folder.name  # children of another user do not get into our home
+        if folder not in self._copies:
+            copying = asyncio.to_thread(environments.copied, folder, copy)
+            self._copies[folder] = asyncio.create_task(copying)
+        await asyncio.shield(self._copies[folder])
+        return str(copy)
+
+    async def _run(self, job: Job, packages: str) -> Done:
+        key = (job.domain, job.limits, job.walls, packages)
         runner = await self._take(key, job)
         self._busy[key] += 1
         try:
@@ -122,6 +150,10 @@ class Interpreters:
         await asyncio.gather(*(runner.end(grace_s=0) for runner in (*idle, *spares)))
         if self._ending:
             await asyncio.gather(*self._ending)
+        if self._environments is not None:
+            await self._environments.close()
+        if self._copies:
+            await asyncio.wait(self._copies.values())
         if self._root is not None:
             shutil.rmtree(self._root, ignore_errors=True)
             self._root = None
@@ -132,7 +164,7 @@ class Interpreters:
             if found is not None:
                 self.counts.reused += 1
                 return found
-        runner = await self._new(job.walls)
+        runner = await self._new(job.walls, key[-1])
         try:
             await runner.ready()
             await runner.limit(job.limits)
@@ -141,12 +173,13 @@ class Interpreters:
             raise
         return runner
 
-    async def _new(self, walls: Walls) -> Runner:
+    async def _new(self, walls: Walls, packages: str) -> Runner:
         """A new child; a machine with too many processes for a moment is given that moment."""
         waits = iter(_WAITS_S)
         while True:
             try:
-                return self._spare() if walls == Walls() else self._start(walls)
+                is_usual = walls == Walls() and not packages
+                return self._spare() if is_usual else self._start(walls, packages)
             except BlockingIOError:
                 wait_s = next(waits, None)
             if wait_s is None:
@@ -173,7 +206,7 @@ class Interpreters:
         queue = self._waiting.setdefault(key, deque())
         queue.append(waiter)
         try:
-            await asyncio.wait((waiter,), timeout=PATIENCE_S)
+            await asyncio.wait((waiter,), timeout=self._patience_s)
         except BaseException:
             if waiter.done():
                 self._rest(key, waiter.result())
@@ -201,12 +234,23 @@ class Interpreters:
             while len(self._spares) < self._most_spares and not self._is_closed:
                 self._spares.append(self._start(Walls()))
 
-    def _start(self, walls: Walls) -> Runner:
+    def _folder(self) -> Path:
         if self._root is None:
             self._root = scratch.made(0o711)
-        work = Path(tempfile.mkdtemp(dir=self._root))
+        return self._root
+
+    def _start(self, walls: Walls, packages: str = "") -> Runner:
+        work = Path(tempfile.mkdtemp(dir=self._folder()))
+        shown = (Path(packages),) if packages else ()
         self.counts.started += 1
-        return Runner(self.sandbox.confine(walls, work), work, self._environment, self._python)
+        groups = self.sandbox.groups
+        return Runner(
+            self.sandbox.confine(walls, work, shown),
+            work,
+            self._environment,
+            f"{packages}/bin/python" if packages else self._python,
+            None if groups is None else groups.make(),
+        )
 
     def _give_back(self, key: Key, runner: Runner, job: Job) -> None:
         wear = "fresh" if job.is_fresh else self._wear(runner)

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import signal
+import stat
 import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from noetl.tools.interpreter import scratch
-from noetl.tools.interpreter.limits import TERM_GRACE_S, Limits, signal_tree
+from noetl.tools.interpreter.limits import (
+    TERM_GRACE_S,
+    WATCH_S,
+    WATCH_SHARE,
+    Limits,
+    over_limit,
+    signal_tree,
+)
 from noetl.tools.interpreter.lines import LineSplitter
 from noetl.tools.interpreter.runner import Died, child_argv
 from noetl.tools.interpreter.sandbox import Sandbox, Walls, clean_environment
@@ -23,6 +32,7 @@ if TYPE_CHECKING:
 
 INLINE_BYTES: Final = 65_536
 _CHUNK: Final = 1 << 16
+_ABOUT: Final = ".noetl-start"  # what a program is started with, which may hold secrets
 _AS_USER: Final = (
     "import os, sys; user = int(sys.argv[1]); os.setgroups([]); os.setgid(user); os.setuid(user);"
     "os.execv(sys.argv[2], sys.argv[2:])"
@@ -61,36 +71,48 @@ class Processes:
         """A new private work folder; the caller removes it."""
         return scratch.made(0o700)
 
-    async def run(self, command: Command, work: Path, cwd: Path) -> Ended:
-        """Run to the end; a cancelled run ends its whole group."""
+    def words(self, command: Command, work: Path, cwd: Path) -> list[str]:
+        """The words that start a program in its sandbox, for those who start it themselves."""
         confinement = self._sandbox.confine(command.walls, work)
+        about = {
+            "fd": None, "group": None, "uid": confinement.uid, "offline": confinement.offline,
+            "inner": confinement.is_inner, "filter": confinement.filter.hex(), "work": str(cwd),
+            "argv": command.argv, "env": self._environment | dict(command.env),
+            "limits": command.limits.as_json(),
+        }  # fmt: skip
+        told = work / _ABOUT
+        told.unlink(missing_ok=True)
+        with open(told, "x", encoding="utf-8", opener=_private) as file:
+            json.dump(about, file)
         owner = confinement.uid if confinement.uid is not None else confinement.outer_uid
         if owner is not None:
             _give(work, owner)
-        about = {
-            "fd": None, "uid": confinement.uid, "offline": confinement.offline,
-            "inner": confinement.is_inner, "work": str(cwd), "argv": command.argv,
-            "env": self._environment | dict(command.env), "limits": command.limits.as_json(),
-        }  # fmt: skip
+        return [*_as(confinement.outer_uid), *confinement.prefix, *child_argv(told)]
+
+    async def run(self, command: Command, work: Path, cwd: Path) -> Ended:
+        """Run to the end; a cancelled run ends its whole group."""
         process = await asyncio.create_subprocess_exec(
-            *_as(confinement.outer_uid), *confinement.prefix, *child_argv(about),
+            *self.words(command, work, cwd),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE, env=self._environment, cwd=work,
             start_new_session=True,
         )  # fmt: skip
         try:
-            return await self._watch(process, command)
-        except ExceptionGroup as group:  # one reader or the other: the first reason is the reason
+            return await self._watch(process, command, work)
+        except ExceptionGroup as group:  # one watcher or the other: the first reason is the reason
             raise group.exceptions[0] from None
         finally:
             await asyncio.shield(_end(process))
 
-    async def _watch(self, process: Process, command: Command) -> Ended:
+    @staticmethod
+    async def _watch(process: Process, command: Command, work: Path) -> Ended:
         async with asyncio.TaskGroup() as group:
+            watching = group.create_task(_look(process, command.limits, work))
             group.create_task(_fill(process, command.stdin))
             stdout = group.create_task(_read(process.stdout, "stdout", command))
             stderr = group.create_task(_read(process.stderr, "stderr", command))
             code = await process.wait()
+            watching.cancel()
             signal_tree(process.pid, signal.SIGKILL)  # what it left would keep the pipes open
         return Ended(exit_code=code, stdout=stdout.result(), stderr=stderr.result())
 
@@ -100,14 +122,35 @@ class Processes:
         shutil.rmtree(work, ignore_errors=True)
 
 
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 def _as(user: int | None) -> tuple[str, ...]:
     """Words before a command that give it another user; uvloop starts nothing as somebody else."""
     return () if user is None else (sys.executable, "-I", "-c", _AS_USER, str(user))
 
 
 def _give(work: Path, owner: int) -> None:
+    """Give a folder to the user of the next program; a file with a second name may be another's."""
     for path in (work, *work.rglob("*")):
-        os.chown(path, owner, owner, follow_symlinks=False)
+        about = path.lstat()
+        if not stat.S_ISREG(about.st_mode) or about.st_nlink == 1:
+            os.chown(path, owner, owner, follow_symlinks=False)
+
+
+async def _look(process: Process, limits: Limits, work: Path) -> None:
+    """End a program that uses too much where the kernel does not count it."""
+    loop = asyncio.get_running_loop()
+    pause = WATCH_S
+    while True:
+        await asyncio.sleep(pause)
+        before = loop.time()
+        over = over_limit(process.pid, work, limits)
+        if over is not None:
+            signal_tree(process.pid, signal.SIGKILL)
+            raise Died("limit", *over)
+        pause = max(WATCH_S, (loop.time() - before) * WATCH_SHARE)
 
 
 async def _fill(process: Process, data: bytes) -> None:
@@ -142,6 +185,8 @@ async def _read(stream: asyncio.StreamReader | None, name: str, command: Command
 
 
 async def _end(process: Process) -> None:
+    """End the group of a program; what it still prints is read, since its end comes after that."""
+    reading = asyncio.gather(_drain(process.stdout), _drain(process.stderr))
     if process.returncode is None:
         signal_tree(process.pid, signal.SIGTERM)
         try:
@@ -151,6 +196,9 @@ async def _end(process: Process) -> None:
             pass
     signal_tree(process.pid, signal.SIGKILL)
     await process.wait()
-    for stream in (process.stdout, process.stderr):  # a paused pipe closes at its end only
-        while stream is not None and await stream.read(_CHUNK):
-            pass
+    await reading
+
+
+async def _drain(stream: asyncio.StreamReader | None) -> None:
+    while stream is not None and await stream.read(_CHUNK):
+        pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -18,9 +19,11 @@ from typing import TYPE_CHECKING, Any, Final
 from noetl.tools.interpreter import frames
 from noetl.tools.interpreter.limits import (
     TERM_GRACE_S,
+    WATCH_S,
+    WATCH_SHARE,
     Limits,
-    count_below,
     oom_kills,
+    over_limit,
     signal_tree,
     why_dead,
 )
@@ -29,6 +32,7 @@ from noetl.tools.interpreter.lines import LineSplitter
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from noetl.tools.interpreter.cgroup import Group
     from noetl.tools.interpreter.sandbox import Confinement, Walls
 
 CHILD: Final = Path(__file__).with_name("child.py")
@@ -38,7 +42,8 @@ _BOOT: Final = (
 )
 START_S: Final = 30.0
 _CHUNK: Final = 1 << 18
-WATCH_S: Final = 0.1
+_MOST_ASKED: Final = 8  # names that wait for their values; a child of ours asks for one
+_ABOUT_A_FRAME: Final = 64  # bytes around what it says
 LAST_WORDS_S: Final = 0.5  # a dying process tells its reason by how it ends
 
 
@@ -56,15 +61,23 @@ class Job:
     key: str = ""
     limits: Limits = field(default_factory=Limits)
     walls: Walls
+    requirements: tuple[str, ...] = ()
     is_fresh: bool = False
     on_line: Callable[[str, str, str], None]
     on_progress: Callable[[float, str], None]
     fetch: Callable[[str], Awaitable[tuple[bool, Any]]]
+    exchange: Callable[[frames.Exchanged], Awaitable[dict[str, Any]]] | None = None
+    """Takes and gives large bytes."""
 
 
-def child_argv(about: dict[str, Any], python: str = sys.executable) -> list[str]:
-    """The command that starts the child's program."""
-    return [python, "-I", "-c", _BOOT, json.dumps(about), str(CHILD.parent)]
+def child_argv(about: dict[str, Any] | Path, python: str = sys.executable) -> list[str]:
+    """The command that starts the child's program; others of the machine can read its words."""
+    told = str(about) if isinstance(about, Path) else json.dumps(about)
+    return [python, "-I", "-c", _BOOT, told, str(CHILD.parent)]
+
+
+def _size(frame: frames.Log | frames.Progress) -> int:
+    return _ABOUT_A_FRAME + len(frame.text if isinstance(frame, frames.Log) else frame.message)
 
 
 class Died(Exception):
@@ -90,6 +103,7 @@ class Runner:
         work: Path,
         environment: Mapping[str, str],
         python: str = sys.executable,
+        group: Group | None = None,
     ) -> None:
         """Start the process; it must be the thread of the event loop, whose end would end it."""
         self.work = work
@@ -107,16 +121,23 @@ class Runner:
         self._fetching: set[asyncio.Task[None]] = set()
         self._lines = {"stdout": LineSplitter(), "stderr": LineSplitter()}
         self._unpacker = frames.Unpacker(Limits().output_bytes)
-        self._ooms = oom_kills()
+        self._number = 0
+        self._heard_bytes = 0
+        self._group = group
+        self._ooms = self._oom_kills()
         self._start(confinement, dict(environment), python)
 
     def _start(self, confinement: Confinement, env: dict[str, str], python: str) -> None:
         ours, theirs = socket.socketpair()
-        with ExitStack() as opened, theirs:
+        with ExitStack() as opened, ExitStack() as given, theirs:
             opened.enter_context(ours)
+            door = None if self._group is None else self._group.door()
+            if door is not None:
+                given.callback(os.close, door)
             about = {
-                "fd": theirs.fileno(), "uid": confinement.uid, "offline": confinement.offline,
-                "inner": confinement.is_inner, "work": str(self.work), "env": env,
+                "fd": theirs.fileno(), "group": door, "uid": confinement.uid,
+                "offline": confinement.offline, "inner": confinement.is_inner,
+                "filter": confinement.filter.hex(), "work": str(self.work), "env": env,
             }  # fmt: skip
             owner = confinement.uid if confinement.uid is not None else confinement.outer_uid
             if owner is not None:
@@ -125,7 +146,8 @@ class Runner:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter
                 [*confinement.prefix, *child_argv(about, python)],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                pass_fds=(theirs.fileno(),), env=env, cwd=self.work, start_new_session=True,
+                pass_fds=[fd for fd in (theirs.fileno(), door) if fd is not None],
+                env=env, cwd=self.work, start_new_session=True,
                 user=user, group=user, extra_groups=None if user is None else [],
             )  # fmt: skip
             opened.pop_all()
@@ -165,16 +187,20 @@ class Runner:
     async def limit(self, limits: Limits) -> None:
         """Set the limits of the child, once, before its first command."""
         self._unpacker = frames.Unpacker(limits.output_bytes)
+        if self._group is not None:
+            self._group.limit(limits)
         await self._send({"op": "limit", "limits": limits.as_json()})
 
     async def run(self, job: Job) -> frames.Done:
         """Run one command; the caller ends the child when this is cancelled or raises."""
         self.commands += 1
+        self._number = secrets.randbits(48)  # an answer that knows it answers this command
+        self._heard_bytes = 0
         self._job = job
         self._done = self._loop.create_future()
         try:
             await self._send({
-                "op": "run", "id": self.commands, "code": job.code, "inputs": job.inputs,
+                "op": "run", "id": self._number, "code": job.code, "inputs": job.inputs,
                 "context": job.context, "names": job.names, "libs": job.libs, "env": job.env,
                 "key": job.key, "cpu_s": job.limits.cpu_s,
             })  # fmt: skip
@@ -193,15 +219,18 @@ class Runner:
         return done
 
     def _watch(self) -> None:
-        """End a command that starts too many processes where the kernel does not count them."""
+        """End a command that uses too much where the kernel does not count it."""
         job = self._job
         if job is None or self._done is None or self._done.done():
             return
-        if job.limits.procs is not None and count_below(self.pid) > job.limits.procs:
+        before = self._loop.time()
+        over = over_limit(self.pid, self.work, job.limits)
+        if over is not None:
             signal_tree(self.pid, signal.SIGKILL)
-            self._fail(Died("limit", "process_limit", f"over {job.limits.procs} processes"))
+            self._fail(Died("limit", *over))
             return
-        self._watching = self._loop.call_later(WATCH_S, self._watch)
+        pause = max(WATCH_S, (self._loop.time() - before) * WATCH_SHARE)
+        self._watching = self._loop.call_later(pause, self._watch)
 
     async def _send(self, frame: dict[str, Any]) -> None:
         data = frames.pack(frame)
@@ -242,23 +271,44 @@ class Runner:
         if self.is_alive:
             signal_tree(self.pid, signal.SIGKILL)
 
+    def _waiting_for(self, number: int) -> asyncio.Future[frames.Done] | None:
+        """Who waits for the answer of this command."""
+        is_awaited = self._done is not None and not self._done.done()
+        return self._done if is_awaited and number == self._number else None
+
     def _take(self, frame: frames.Frame) -> None:
+        """Pass on what the child says."""
         if isinstance(frame, frames.Hello):
             if not self._hello.done():
                 self._hello.set_result(None)
         elif isinstance(frame, frames.Done):
-            if self._done is not None and not self._done.done() and frame.id == self.commands:
-                self._done.set_result(frame)
+            if (waiting := self._waiting_for(frame.id)) is not None:
+                waiting.set_result(frame)
         elif isinstance(frame, frames.Left):
             self.is_dirty = True
         elif isinstance(frame, frames.Refuse):
-            if self._done is not None and not self._done.done() and frame.id == self.commands:
-                self._done.set_exception(Unfit())
+            if (waiting := self._waiting_for(frame.id)) is not None:
+                waiting.set_exception(Unfit())
         elif self._job is not None:
-            self._hear(self._job, frame)
+            if isinstance(frame, frames.Exchanged):
+                self._exchange(self._job, frame)
+            else:
+                self._hear(self._job, frame)
 
-    def _hear(self, job: Job, frame: frames.Get | frames.Log | frames.Progress) -> None:
+    def _hear(
+        self, job: Job, frame: frames.Get | frames.Log | frames.Progress | frames.Exchanged
+    ) -> None:
+        if isinstance(frame, frames.Exchanged):
+            self._exchange(job, frame)
+            return
+        self._heard_bytes += _ABOUT_A_FRAME if isinstance(frame, frames.Get) else _size(frame)
+        if self._heard_bytes > job.limits.output_bytes:
+            limit = job.limits.output_mb
+            self._fail(Died("limit", "output_limit", f"the command told over {limit} MiB"))
+            return
         match frame:
+            case frames.Get() if len(self._fetching) >= _MOST_ASKED:
+                self._fail(Died("limit", "output_limit", "the code asks before it is answered"))
             case frames.Get(name=name):
                 task = self._loop.create_task(self._answer(job, name))
                 self._fetching.add(task)
@@ -267,6 +317,21 @@ class Runner:
                 job.on_line("log", level, text)
             case frames.Progress(fraction=fraction, message=message):
                 job.on_progress(fraction, message)
+
+    def _exchange(self, job: Job, frame: frames.Exchanged) -> None:
+        """Pass a piece of a blob on; the child waits for the answer."""
+        if len(self._fetching) >= _MOST_ASKED:
+            self._fail(Died("limit", "output_limit", "the code asks before it is answered"))
+            return
+        task = self._loop.create_task(self._exchanged(job, frame))
+        self._fetching.add(task)
+        task.add_done_callback(self._fetching.discard)
+
+    async def _exchanged(self, job: Job, frame: frames.Exchanged) -> None:
+        if job.exchange is None:
+            await self._send({"op": "value", "error": "this worker has no blobs for code"})
+        else:
+            await self._send(await job.exchange(frame))
 
     async def _answer(self, job: Job, name: str) -> None:
         try:
@@ -317,13 +382,16 @@ class Runner:
         """The process is gone: reap it and tell whoever waits."""
         self._loop.remove_reader(self._pidfd)
         returncode = self._process.wait()
-        is_oom = oom_kills() > self._ooms
+        is_oom = self._oom_kills() > self._ooms
         if not self._dead.done():
             self._dead.set_result(None)
         self._fail(Died(*why_dead(returncode, is_oom=is_oom)))
         if not self._hello.done():
             self._hello.set_exception(Died("sandbox", "interpreter_start", self._last_words()))
             self._hello.exception()  # seen here: nobody may be waiting
+
+    def _oom_kills(self) -> int:
+        return oom_kills() if self._group is None else self._group.oom_kills()
 
     def _last_words(self) -> str:
         pipe = self._streams["stderr"]
@@ -360,4 +428,6 @@ class Runner:
             self._loop.remove_reader(self._pidfd)
             os.close(self._pidfd)
             self._pidfd = -1
+        if self._group is not None:
+            self._group.remove()
         shutil.rmtree(self.work, ignore_errors=True)
