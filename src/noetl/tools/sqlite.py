@@ -6,35 +6,27 @@ import asyncio
 import base64
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
-
-import msgspec
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from noetl.dsl.tasks import Sqlite
 from noetl.dsl.views import Outcome
 from noetl.tools.base import ToolError, Traits
-from noetl.tools.python import source_of
 from noetl.tools.roots import place_for
-from noetl.tools.statements import split
+from noetl.tools.statements import SQLITE, statements_of
+from noetl.tools.tabular.columns import Column
+from noetl.tools.tabular.rows import Budget, Part, at_index, together
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from noetl.dsl.tasks.task import Task
     from noetl.tools.base import ToolContext
 
+    T = TypeVar("T")
+
 BUSY_S: Final = 5.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Work:
-    path: Path
-    statements: list[str]
-    params: Any
-    max_rows: int
-    max_bytes: int
-    as_objects: bool
+BATCH_ROWS: Final = 2_000
 
 
 class SqliteTool:
@@ -49,31 +41,74 @@ class SqliteTool:
 
     async def run(self, config: Sqlite, ctx: ToolContext) -> Outcome:
         """Run the statements; the data belongs to the last one that returned rows."""
-        statements = await _statements(config, ctx)
-        if config.params and len(statements) != 1:
-            raise ToolError("config", "invalid_config", "/params: they need a single statement")
-        work = _Work(
-            path=place_for(config.path, self._roots),
-            statements=statements,
-            params=config.params,
-            max_rows=int(config.max_rows),
-            max_bytes=int(config.max_bytes),
-            as_objects=config.as_objects,
-        )
+        statements, params = await statements_of(config, ctx, SQLITE)
+        budget = Budget(config, ctx, self.kind)
         connection = sqlite3.connect(
-            work.path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+            place_for(config.path, self._roots),
+            timeout=BUSY_S,
+            isolation_level=None,
+            check_same_thread=False,
         )
-        with closing(connection):
+        parts: list[dict[str, Any]] = []
+        with closing(connection):  # which rolls back what was not committed
             connection.set_authorizer(_refuse_other_files)
-            running = asyncio.ensure_future(asyncio.to_thread(_run, connection, work))
+            session = _Session(connection, budget)
+            await session.run("begin")
             try:
-                return Outcome(data=await asyncio.shield(running))
-            except asyncio.CancelledError:
-                await _stop(connection, running)
-                raise
+                for statement in statements:
+                    part = await session.rows(statement, params or ())
+                    parts.append(part)
+            except ToolError as fault:
+                raise at_index(fault, len(parts)) from None
+            await session.run("commit")
+        data = together(parts, budget)
+        return Outcome(data=data, ref=data.get("ref"))
 
     async def cancel(self, ctx: ToolContext) -> None:
         """Cancelling the task interrupts its statement."""
+
+
+class _Session:
+    """One task on its connection, which works in a thread."""
+
+    def __init__(self, connection: sqlite3.Connection, budget: Budget) -> None:
+        self._connection = connection
+        self._budget = budget
+
+    async def run(self, statement: str) -> None:
+        """Run a statement of ours."""
+        await self._threaded(lambda: self._connection.execute(statement))
+
+    async def rows(self, statement: str, params: Any) -> dict[str, Any]:  # noqa: ANN401 - a list or a map
+        """Run a statement, and read its rows batch by batch."""
+        before = self._connection.total_changes
+        cursor, found = await self._threaded(lambda: self._begun(statement, params))
+        part = Part(self._budget, [Column(column[0]) for column in cursor.description or ()])
+        names = part.names if self._budget.as_objects else None
+        try:
+            while found:
+                await part.add([_row(row, names) for row in found])
+                if len(found) < BATCH_ROWS:
+                    break
+                found = await self._threaded(lambda: cursor.fetchmany(BATCH_ROWS))
+            part.affected = self._connection.total_changes - before
+            return await part.end()
+        finally:
+            await part.close()
+
+    def _begun(self, statement: str, params: Any) -> tuple[sqlite3.Cursor, list[Any]]:  # noqa: ANN401 - a list or a map
+        cursor = self._connection.execute(statement, params)
+        return cursor, cursor.fetchmany(BATCH_ROWS) if cursor.description else []
+
+    async def _threaded(self, work: Callable[[], T]) -> T:
+        running = asyncio.ensure_future(asyncio.to_thread(work))
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            await _stop(self._connection, running)
+            raise
+        except (sqlite3.Error, sqlite3.Warning) as fault:
+            raise _failure(fault) from fault
 
 
 async def _stop(connection: sqlite3.Connection, running: asyncio.Future[Any]) -> None:
@@ -84,16 +119,6 @@ async def _stop(connection: sqlite3.Connection, running: asyncio.Future[Any]) ->
     running.exception()
 
 
-async def _statements(config: Sqlite, ctx: ToolContext) -> list[str]:
-    texts: list[str] = []
-    if config.command is not None:
-        texts += [config.command] if isinstance(config.command, str) else list(config.command)
-    texts += config.commands
-    if config.script is not None:
-        texts.append(await source_of(None, None, config.script, ctx))
-    return [statement for text in texts for statement in split(text)]
-
-
 def _refuse_other_files(action: int, first: str | None, *_: str | None) -> int:
     """No statement reaches another file than the one that was allowed."""
     if action == sqlite3.SQLITE_ATTACH and first not in {":memory:", ""}:
@@ -101,50 +126,16 @@ def _refuse_other_files(action: int, first: str | None, *_: str | None) -> int:
     return sqlite3.SQLITE_OK
 
 
-def _run(connection: sqlite3.Connection, work: _Work) -> dict[str, Any]:
-    parts: list[dict[str, Any]] = []
-    connection.execute("begin")
-    try:
-        for index, statement in enumerate(work.statements):
-            parts.append(_one(connection, statement, work, index))
-    except BaseException:
-        connection.rollback()
-        raise
-    connection.commit()
-    last = next((part for part in reversed(parts) if part["columns"]), parts[-1] if parts else None)
-    top = last or {"columns": [], "rows": [], "row_count": 0, "affected_rows": 0}
-    return {**top, **{f"command_{index}": part for index, part in enumerate(parts)}}
-
-
-def _one(connection: sqlite3.Connection, statement: str, work: _Work, index: int) -> dict[str, Any]:
-    before = connection.total_changes
-    try:
-        cursor = connection.execute(statement, work.params or ())
-        columns = [column[0] for column in cursor.description or ()]
-        found = cursor.fetchmany(work.max_rows + 1) if columns else []
-    except (sqlite3.Error, sqlite3.Warning) as fault:
-        raise _failure(fault, index) from fault
-    if len(found) > work.max_rows:
-        message = f"the statement returned over {work.max_rows} rows"
-        raise ToolError("limit", "row_limit", message, details={"index": index})
-    values = [[_plain(value) for value in row] for row in found]
-    rows = [dict(zip(columns, row, strict=True)) for row in values] if work.as_objects else values
-    if rows and len(msgspec.json.encode(rows)) > work.max_bytes:
-        message = f"the rows are larger than {work.max_bytes} bytes"
-        raise ToolError("limit", "output_limit", message, details={"index": index})
-    return {
-        "columns": columns,
-        "rows": rows,
-        "row_count": len(rows),
-        "affected_rows": connection.total_changes - before,
-    }
+def _row(values: tuple[Any, ...], names: list[str] | None) -> Any:  # noqa: ANN401 - a map or a list
+    plain = [_plain(value) for value in values]
+    return plain if names is None else dict(zip(names, plain, strict=True))
 
 
 def _plain(value: object) -> object:
     return base64.b64encode(value).decode("ascii") if isinstance(value, bytes) else value
 
 
-def _failure(fault: Exception, index: int) -> ToolError:
+def _failure(fault: Exception) -> ToolError:
     code = getattr(fault, "sqlite_errorname", "SQLITE_ERROR")
     kind = "db_error"
     if code.startswith("SQLITE_CONSTRAINT"):
@@ -157,4 +148,4 @@ def _failure(fault: Exception, index: int) -> ToolError:
         kind = "storage_access"
     elif code.startswith("SQLITE_INTERRUPT"):
         kind = "cancelled"
-    return ToolError(kind, code, str(fault), details={"index": index})
+    return ToolError(kind, code, str(fault))

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from io import BytesIO
 
+import pyarrow.parquet as pq
 import pytest
 
+from noetl.blobs.memory import MemoryBlobs
+from noetl.blobs.refs import key_of
 from noetl.tools.base import ToolContext, run_tool
 from noetl.tools.sqlite import SqliteTool
 
 
-def run(root, **config):
+def run(root, blobs=None, **config):
     async def one():
         ctx = ToolContext(
-            execution_id="1", step="s", command_id="c", idempotency_key="k",
+            execution_id="1", step="s", command_id="c", idempotency_key="k", blobs=blobs,
             deadline=asyncio.get_running_loop().time() + config.pop("within", 20),
         )  # fmt: skip
         return await run_tool(
@@ -104,3 +108,59 @@ def test_a_runaway_statement_is_interrupted(tmp_path):
 def test_a_script_in_place_is_run(tmp_path):
     script = {"source": {"type": "inline", "code": "select 7 as n"}}
     assert run(tmp_path, script=script).data["rows"] == [{"n": 7}]
+
+
+COUNT = "with recursive r(n) as (values (1) union all select n + 1 from r where n < 5000) {}"
+
+
+def test_too_many_rows_go_to_parquet(tmp_path):
+    blobs = MemoryBlobs()
+    text = COUNT.format("select n, 'row ' || n as name, n / 2.0 as half, null as blank from r")
+    outcome = run(tmp_path, blobs=blobs, command=text, max_rows=4000)
+
+    data = outcome.data
+    assert (data["rows"], data["row_count"], data["truncated"]) == ([], 5000, False)
+    assert data["preview"][0] == {"n": 1, "name": "row 1", "half": 0.5, "blank": None}
+    assert outcome.ref == data["ref"] == data["command_0"]["ref"]
+    table = pq.read_table(BytesIO(asyncio.run(blobs.get(key_of(data["ref"])))))
+    assert table.num_rows == 5000
+    assert table.slice(4999).to_pylist() == [
+        {"n": 5000, "name": "row 5000", "half": 2500.0, "blank": None}
+    ]
+
+
+def test_too_many_bytes_go_to_parquet(tmp_path):
+    blobs = MemoryBlobs()
+    data = run(
+        tmp_path,
+        blobs=blobs,
+        command=COUNT.format("select n from r"),
+        max_bytes=100,
+        as_objects=False,
+    ).data
+
+    table = pq.read_table(BytesIO(asyncio.run(blobs.get(key_of(data["ref"])))))
+    assert table.column("n").to_pylist() == list(range(1, 5001))
+    assert data["preview"] == [[1], [2], [3]]
+
+
+def test_a_column_that_changes_its_type_on_the_way_is_told(tmp_path):
+    text = COUNT.format("select case when n < 4500 then n else 'x' end as v from r")
+    error = run(tmp_path, blobs=MemoryBlobs(), command=text, max_rows=10).error
+
+    assert (error["kind"], error["code"]) == ("schema", "not_serialisable")
+    assert "column v" in error["message"]
+
+
+def test_mixed_columns_are_json_in_the_file(tmp_path):
+    blobs = MemoryBlobs()
+    text = "select 1 as v union all select 'a' union all select null union all select 2.5"
+    data = run(tmp_path, blobs=blobs, command=text, max_rows=2).data
+
+    table = pq.read_table(BytesIO(asyncio.run(blobs.get(key_of(data["ref"])))))
+    assert table.column("v").to_pylist() == ["1", '"a"', None, "2.5"]
+    assert table.schema.field("v").metadata[b"noetl"] == b"json"
+
+
+def test_no_column_hides_another(tmp_path):
+    assert run(tmp_path, command="select 1 as a, 2 as a").data["rows"] == [{"a": 1, "a_1": 2}]
