@@ -280,6 +280,8 @@ async def test_a_database_outside_the_roots_is_refused(tmp_path, name):
         "set allowed_directories = ['/']",
         "set temp_directory = '/etc'",
         "pragma enable_profiling",
+        "call enable_logging(storage='file', storage_path='/tmp/evil-logs')",
+        "from  Enable_Logging(storage := 'file', storage_path := '/tmp/evil-logs')",
         "reset allowed_directories",
         "create persistent secret s (type s3, key_id 'a', secret 'b')",
         "select * from jobs",
@@ -332,10 +334,10 @@ async def test_nothing_else_can_be_attached(at, attach, code):
     ("config", "code"),
     [
         ({"extensions": ["httpfs"]}, "extension_denied"),
-        ({"extensions": ["spatial"]}, "extension_missing"),
-        ({"auth": "somebody"}, "unsupported_auth"),
+        ({"extensions": ["spatial"]}, "missing_extension"),
+        ({"auth": "somebody"}, "credential_not_found"),
         ({"export": {"format": "odd"}}, "invalid_config"),
-        ({"export": {"to": "s3://bucket/x"}}, "invalid_config"),
+        ({"export": {"to": "s3://bucket/x"}}, "auth_required"),
         ({"export": {"to": "blob"}}, "no_blobs"),
         ({"export": {"to": "../x.csv", "format": "csv"}}, "outside_data_roots"),
     ],
@@ -377,7 +379,7 @@ async def test_only_a_query_is_exported(at):
 async def test_one_writer_at_a_time_and_who_waits_too_long_is_told(at):
     await at.sql("create table t (a int)", database="w.db")
     path = (at.root / "w.db").resolve()
-    lock = at.tool._writers.setdefault(path, asyncio.Lock())  # noqa: SLF001 - the turn of another task
+    lock = at.tool.engine.writers.setdefault(path, asyncio.Lock())
     async with lock:
         error = (await at.sql("insert into t values (1)", database="w.db", within=0.3)).error
     assert (error["kind"], error["code"], error["retryable"]) == (
@@ -414,7 +416,7 @@ def is_there(path):
 async def taken(at):
     """Wait until the idle child has a job."""
     async with asyncio.timeout(10):
-        while at.tool._children._idle:  # noqa: ASYNC110, SLF001 - the tool tells nobody
+        while at.tool.engine.children._idle:  # noqa: ASYNC110, SLF001 - the tool tells nobody
             await asyncio.sleep(0)
 
 
@@ -455,7 +457,7 @@ async def test_a_child_that_is_killed_is_a_failure_and_the_next_task_works(at):
 
 async def test_an_idle_child_that_died_is_not_given_work(at):
     await at.sql("select 1")
-    child = at.tool._children._idle[0]  # noqa: SLF001 - the one that waits
+    child = at.tool.engine.children._idle[0]  # noqa: SLF001 - the one that waits
     os.kill(children()[0], signal.SIGKILL)
     await child._process.wait()  # noqa: SLF001 - until it is gone
     assert (await at.sql("select 1 as a")).data["rows"] == [{"a": 1}]
@@ -486,7 +488,7 @@ async def test_a_child_that_cannot_start_says_why(tmp_path, program, code):
 
 async def test_a_worn_child_is_not_kept(at):
     await at.sql("select 1")
-    at.tool._children._idle[0].jobs = 10_000  # noqa: SLF001 - as after many tasks
+    at.tool.engine.children._idle[0].jobs = 10_000  # noqa: SLF001 - as after many tasks
     await at.sql("select 1")
     assert children() == []
 

@@ -6,8 +6,10 @@ settings are locked before the first statement of the author runs.
 
 import base64
 import datetime as dt
+import importlib.util
 import math
 import os
+import re
 import struct
 import threading
 import warnings
@@ -23,7 +25,11 @@ PREVIEW_ROWS = 3
 # What the bridge to Python cannot carry as it is.
 FORMLESS = ("BIT", "BIGNUM", "VARINT", "TIME WITH TIME ZONE")
 # Extensions are granted by the task's keys; a statement would fetch them from anywhere.
-REFUSED = ("LOAD", "UPDATE_EXTENSIONS", "UNKNOWN")
+REFUSED = ("LOAD", "UPDATE_EXTENSIONS", "UNKNOWN", "???")
+# They write files or print, whatever the configuration says.
+TELLING = re.compile(r"\benable_(?:logging|profil\w+)", re.IGNORECASE)
+# Functions of the scanners that ask nobody, and the one that could spell their names in pieces.
+ANYWHERE = re.compile(r"(?:postgres|sqlite|mysql)_(?:scan|attach)|\bquery\W*\(", re.IGNORECASE)
 WITHOUT_ROWS: tuple[list[str], ...] = (["Count"], ["Success"], [])
 _encode = msgspec.json.Encoder(decimal_format="string").encode
 
@@ -119,23 +125,76 @@ def _settings(job: "dict[str, Any]") -> "dict[str, Any]":
 def _lock(duckdb: Any, connection: Any, job: "dict[str, Any]") -> None:  # noqa: ANN401 - untyped module
     """Load and attach what was granted, then close every other way out."""
     for name in job["extensions"]:
-        try:
-            connection.execute(f"load {_identifier(name)}")
-        except duckdb.Error as fault:
-            message = f"/extensions: {name} is not installed here: {fault}"
-            raise Failure("config", "extension_missing", message, None) from None
+        _load(duckdb, connection, name)
     try:
         connection.execute("set timezone = 'UTC'")
+        for secret in job.get("secrets", ()):
+            connection.execute(_secret(secret))
         for item in job["attach"]:
-            mode = " (read_only)" if item["read_only"] else ""
-            path, name = _text(item["path"]), _identifier(item["name"])
-            connection.execute(f"attach {path} as {name}{mode}")
-        folders = ", ".join(_text(path) for path in [*job["roots"], job["scratch"]])
+            connection.execute(_attached(item))
+        for view in job.get("views", ()):
+            connection.execute(_view(view))
+        if job.get("use"):
+            connection.execute(f"use {_identifier(job['use'])}")
+        granted = [*job["roots"], job["scratch"], *job.get("remote", ())]
+        folders = ", ".join(_text(path) for path in granted)
         connection.execute(f"set allowed_directories = [{folders}]")
         connection.execute("set enable_external_access = false")
         connection.execute("set lock_configuration = true")
     except duckdb.Error as fault:
         raise _failure(duckdb, fault, None) from None
+
+
+def _load(duckdb: Any, connection: Any, name: str) -> None:  # noqa: ANN401 - untyped module
+    """Load an extension: one of the library's own, or the file that a wheel brought."""
+    try:
+        connection.execute(f"load {_identifier(name)}")
+    except duckdb.Error:
+        path = wheel_of(name, duckdb.__version__)
+        if path is None:
+            wheel = f"duckdb-extension-{name.replace('_', '-')}=={duckdb.__version__}"
+            message = f'the extension {name} is not installed here: pip install "{wheel}"'
+            raise Failure("config", "missing_extension", message, {"extension": name}) from None
+    else:
+        return
+    try:
+        connection.execute(f"load {_text(path)}")
+    except duckdb.Error as fault:
+        message = f"the extension {name} cannot be loaded: {fault}"
+        raise Failure("config", "missing_extension", message, {"extension": name}) from None
+
+
+def wheel_of(name: str, version: str) -> "str | None":
+    """The file of an extension that was installed as a package, for this version of the library."""
+    found = importlib.util.find_spec(f"duckdb_extension_{name}")
+    for folder in (found.submodule_search_locations or ()) if found else ():
+        path = os.path.join(folder, "extensions", f"v{version}", f"{name}.duckdb_extension")  # noqa: PTH118 - pathlib is not imported for one path
+        if os.path.isfile(path):  # noqa: PTH113 - as above
+            return path
+    return None
+
+
+def _secret(secret: "dict[str, Any]") -> str:
+    fields = [f"type {_identifier(secret['type'])}"]
+    fields += [f"{_identifier(name)} {_option(value)}" for name, value in secret["fields"].items()]
+    return f"create temporary secret {_identifier(secret['name'])} ({', '.join(fields)})"
+
+
+def _attached(item: "dict[str, Any]") -> str:
+    options = [f"{name} {_option(value)}" for name, value in item.get("options", {}).items()]
+    options += ["read_only"] if item["read_only"] else []
+    more = f" ({', '.join(options)})" if options else ""
+    return f"attach {_text(item['path'])} as {_identifier(item['name'])}{more}"
+
+
+def _view(view: "dict[str, Any]") -> str:
+    reader = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json"}[view["format"]]
+    name = _identifier(view["name"])
+    return f"create temporary view {name} as from {reader}({_text(view['path'])})"
+
+
+def _option(value: Any) -> str:  # noqa: ANN401 - a text or a number
+    return str(value) if isinstance(value, (int, bool)) else _text(str(value))
 
 
 def _statements(duckdb: Any, connection: Any, job: "dict[str, Any]") -> "dict[str, Any]":  # noqa: ANN401 - untyped module
@@ -185,6 +244,15 @@ def _checked(statements: "list[Any]", job: "dict[str, Any]") -> "list[str]":
         if kind in REFUSED:
             message = "a statement of this kind is not run; extensions go to `extensions`"
             raise Failure("storage_access", "statement_denied", message, {"index": index})
+    for index, statement in enumerate(statements):
+        if TELLING.search(statement.query):
+            message = "logs and profiles of DuckDB are not written"
+            raise Failure("storage_access", "statement_denied", message, {"index": index})
+        if any(name.endswith("_scanner") for name in job["extensions"]) and ANYWHERE.search(
+            statement.query
+        ):
+            message = "this function reaches any database; those in `auth` are read by their names"
+            raise Failure("storage_access", "statement_denied", message, {"index": index})
     return kinds
 
 
@@ -210,6 +278,7 @@ class Budget:
         self.bytes_left = job["max_bytes"]
         self.as_objects = job["as_objects"]
         self.spill = job["spill"]
+        self.is_all = bool(job.get("spill_all"))  # even a result that would fit
         self._spilled = 0
 
     def new_file(self) -> str:
@@ -251,6 +320,8 @@ def _rows(reader: Any, columns: "list[str]", budget: Budget) -> "dict[str, Any]"
         size += len(fragment)
         if count > budget.max_rows or size > budget.bytes_left:
             return _spilled(reader, batches, rows[:PREVIEW_ROWS], (columns, count, budget))
+    if budget.is_all:
+        return _spilled(reader, batches, [], (columns, count, budget))
     budget.bytes_left -= size
     body = b",".join(fragment for fragment in fragments if fragment)
     rows_json = msgspec.Raw(b"[" + body + b"]")
@@ -407,6 +478,13 @@ def _failure(duckdb: Any, fault: Exception, index: "int | None") -> Failure:  # 
         code = "memory_limit"
     elif kind == "storage_access":
         code = "outside_data_roots"
+        if any(f'"{scheme}://' in str(fault) for scheme in ("s3", "gs", "gcs")):
+            kind, code = "config", "missing_extension"
+            hint = (
+                "objects are read in SQL by the extension httpfs and a credential in `auth`;"
+                " without it, name them in `attach`: [{uri, as}]"
+            )
+            return Failure(kind, code, f"{hint}: {fault}", {"extension": "httpfs", "index": index})
     elif isinstance(fault, duckdb.IOException) and "lock" in str(fault).lower():
         kind, code = "db_timeout", "database_locked"
     return Failure(kind, code, str(fault), None if index is None else {"index": index})

@@ -69,13 +69,13 @@ class Child:
         self._ooms = oom_kills()
 
     @classmethod
-    async def start(cls, program: Path = CHILD) -> Child:
+    async def start(cls, program: Path = CHILD, python: str = sys.executable) -> Child:
         """Start a process that sees none of our environment, and wait until it is ready."""
         scratch = Path(tempfile.mkdtemp(prefix="noetl-duckdb-"))
         # No home: what lies there (extensions, secrets) is nobody's affair, nor is adding to it.
         env = {"PATH": os.defpath, "LANG": "C.UTF-8", "TZ": "UTC", "HOME": "/nonexistent"}
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-I", str(program), stdin=asyncio.subprocess.PIPE,
+            python, "-I", str(program), stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
             env=env, cwd=scratch, start_new_session=True,
         )  # fmt: skip
@@ -149,8 +149,9 @@ class Child:
 class Children:
     """The children of one worker."""
 
-    def __init__(self) -> None:
+    def __init__(self, python: str = sys.executable) -> None:
         self._idle: list[Child] = []
+        self._python = python
 
     async def run(self, child: Child, job: dict[str, Any]) -> Done:
         """Run a job in a child; whatever is not an answer ends it."""
@@ -169,7 +170,7 @@ class Children:
             if child.is_alive:
                 return child
             await child.end()
-        return await Child.start()
+        return await Child.start(python=self._python)
 
     async def give(self, child: Child) -> None:
         """Keep a child for the next job unless it is dead, worn or one too many."""

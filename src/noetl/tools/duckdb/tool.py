@@ -3,48 +3,58 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
-from weakref import WeakValueDictionary
 
 from noetl.dsl.tasks import Duckdb
 from noetl.dsl.views import Outcome
 from noetl.tools.base import ToolError, Traits
-from noetl.tools.duckdb.children import Children
+from noetl.tools.duckdb.engine import MEMORY, Engine
+from noetl.tools.duckdb.grants import Grants, format_of, granted, is_object
+from noetl.tools.duckdb.objects import fetched, sent
 from noetl.tools.python import source_of
 from noetl.tools.roots import inside, place_for
 from noetl.tools.stored import put_file
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from noetl.dsl.tasks.task import Task
     from noetl.tools.base import ToolContext
     from noetl.tools.duckdb.children import Child
 
-MEMORY: Final = ":memory:"
 EXTENSIONS: Final = frozenset(
     {"autocomplete", "core_functions", "excel", "fts", "icu", "inet", "json", "parquet", "spatial",
-     "sqlite", "tpcds", "tpch", "vss"}
+     "tpcds", "tpch", "vss"}
 )  # fmt: skip
+"""What an author may load by name; what reaches other places comes with a key that grants it."""
 MEDIA: Final = {
     "parquet": "application/vnd.apache.parquet",
     "csv": "text/csv",
     "json": "application/x-ndjson",
     "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
 }
-_MARGIN_S: Final = 0.05  # a wait for a file ends before the deadline of its task does
+_OBJECTS: Final = re.compile(r"['\"](?:s3|gs|gcs)://", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Export:
-    """Where the last query goes: a file under the roots, or the blobs."""
+    """Where the last query goes: a file under the roots, an object, or the blobs."""
 
     format: str
-    path: Path | None
+    path: Path | None = None
+    uri: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """A job, and what is done for it outside of the child."""
+
+    job: dict[str, Any]
+    grants: Grants
+    objects: list[dict[str, Any]]
+    export: _Export | None
 
 
 class DuckdbTool:
@@ -54,72 +64,103 @@ class DuckdbTool:
     Config: ClassVar[type[Task]] = Duckdb
     traits: ClassVar[Traits] = Traits(extra="duckdb")
 
-    def __init__(self, roots: tuple[Path, ...], extensions: frozenset[str] = EXTENSIONS) -> None:
+    def __init__(
+        self,
+        roots: tuple[Path, ...],
+        extensions: frozenset[str] = EXTENSIONS,
+        engine: Engine | None = None,
+    ) -> None:
         self._roots = roots
         self._extensions = extensions
-        self._children = Children()
-        self._writers: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
+        self.engine = engine or Engine(roots)
 
     async def run(self, config: Duckdb, ctx: ToolContext) -> Outcome:
         """Run the statements as one transaction; the data belongs to the last that had rows."""
-        if config.auth is not None:
-            message = "/auth: this worker attaches no remote databases yet"
-            raise ToolError("config", "unsupported_auth", message)
-        job = await self._job(config, ctx)
-        export = self._export(config, ctx)
+        asked = await self._asked(config, ctx)
+        job = asked.job
         files = [] if job["database"] == MEMORY else [Path(job["database"])]
-        files += [Path(item["path"]) for item in job["attach"] if not item["read_only"]]
-        async with self._writer(files, ctx):
-            child = await self._children.take()
-            try:
-                return await self._run(child, job, export, ctx)
-            finally:
-                await self._children.give(child)
+        files += [
+            Path(item["path"])
+            for item in job["attach"]
+            if not item["read_only"] and item.get("kind", "duckdb") in {"duckdb", "sqlite"}
+        ]
+        async with self.engine.writer(files, ctx), self.engine.child() as child:
+            return await self._run(child, asked, ctx)
 
     async def cancel(self, ctx: ToolContext) -> None:
         """Cancelling the task ends its child."""
 
     async def close(self) -> None:
         """End the children that wait for work."""
-        await self._children.close()
+        await self.engine.close()
 
-    async def _job(self, config: Duckdb, ctx: ToolContext) -> dict[str, Any]:
-        """What the child is told, but for its folder."""
-        foreign = sorted(set(config.extensions) - self._extensions)
-        if foreign:
-            message = f"/extensions: {', '.join(foreign)} is not allowed here"
-            raise ToolError("config", "extension_denied", message)
+    async def granted(self, config: Duckdb, texts: list[str], ctx: ToolContext) -> Grants:
+        """What the task may reach besides files under the roots."""
+        in_sql = any(_OBJECTS.search(text) for text in texts)
+        made = await granted(config.auth, ctx, in_sql=in_sql)
+        for item in made.attach:
+            if item["kind"] == "sqlite":
+                item["path"] = str(self.engine.file_of(item["path"]))
+        return made
+
+    async def _asked(self, config: Duckdb, ctx: ToolContext) -> _Asked:
         if isinstance(config.params, str):
             raise ToolError("config", "invalid_config", "/params: must be a list or a map")
+        foreign = sorted(set(config.extensions) - self._extensions)
+        if foreign:
+            message = (
+                f"/extensions: {', '.join(foreign)} is not allowed here;"
+                " other databases and object stores are reached through `auth`"
+            )
+            raise ToolError("config", "extension_denied", message)
+        texts = await _texts(config, ctx)
+        grants = await self.granted(config, texts, ctx)
+        for name in config.extensions:
+            grants.needs(name)
+        items = _listed(config.attach)
+        objects = [self._object(item) for item in items if is_object(_place(item))]
+        files = [self._attached(item) for item in items if not is_object(_place(item))]
+        export = self._export(config, ctx)
+        if export is not None and export.format == "xlsx":
+            grants.needs("excel")
         limit = config.memory_limit
         database = str(config.database)
-        if database != MEMORY:
-            database = str(place_for(database, self._roots))
-        return {
-            "database": database,
-            "texts": await _texts(config, ctx),
-            "params": config.params,
-            "attach": [self._attached(item) for item in _listed(config.attach)],
-            "extensions": list(config.extensions),
-            "roots": [str(root.resolve()) for root in self._roots],
-            "memory_limit": f"{limit}B" if isinstance(limit, int) else str(limit),
-            "threads": int(config.threads),
-            "as_objects": config.as_objects,
-            "max_rows": int(config.max_rows),
-            "max_bytes": int(config.max_bytes),
-        }
+        job = self.engine.job(
+            database if database == MEMORY else str(self.engine.file_of(database)),
+            texts,
+            params=config.params,
+            attach=[*files, *grants.attach],
+            extensions=grants.extensions,
+            secrets=grants.secrets,
+            remote=grants.remote,
+            use=grants.use,
+            memory_limit=f"{limit}B" if isinstance(limit, int) else str(limit),
+            threads=int(config.threads),
+            as_objects=config.as_objects,
+            max_rows=int(config.max_rows),
+            max_bytes=int(config.max_bytes),
+        )
+        return _Asked(job=job, grants=grants, objects=objects, export=export)
 
     def _attached(self, item: Mapping[str, Any]) -> dict[str, Any]:
-        path = item.get("path") or item.get("database") or item.get("uri")
-        if not isinstance(path, str) or "://" in path.removeprefix("file://"):
-            raise ToolError("config", "invalid_config", "/attach: only files can be attached")
+        path = _place(item)
+        if not path or "://" in path.removeprefix("file://"):
+            message = "/attach: a file under the data roots, or an object; a server goes to `auth`"
+            raise ToolError("config", "invalid_config", message)
         path = path.removeprefix("file://")
-        name = item.get("as") or item.get("name") or item.get("alias") or Path(path).stem
         return {
             "path": str(place_for(path, self._roots)),
-            "name": str(name),
+            "name": _name(item, path),
             "read_only": bool(item.get("read_only", False)),
         }
+
+    def _object(self, item: Mapping[str, Any]) -> dict[str, Any]:
+        uri = _place(item)
+        form = str(item.get("format") or format_of(uri) or "")
+        if form not in {"parquet", "csv", "json"}:
+            message = f"/attach: {uri} has no `format`: parquet, csv or json"
+            raise ToolError("config", "invalid_config", message)
+        return {"uri": uri, "name": _name(item, uri), "format": form}
 
     def _export(self, config: Duckdb, ctx: ToolContext) -> _Export | None:
         given = config.export
@@ -132,45 +173,35 @@ class DuckdbTool:
         if to == "blob":
             if ctx.blobs is None:
                 raise ToolError("config", "no_blobs", "/export/to: there is no blob store")
-            return _Export(format=form, path=None)
+            return _Export(format=form)
+        if is_object(to):
+            return _Export(format=form, uri=to)
         if "://" in to.removeprefix("file://"):
-            message = "/export/to: must be `blob`, or a file under the data roots"
+            message = "/export/to: must be `blob`, an object, or a file under the data roots"
             raise ToolError("config", "invalid_config", message)
         return _Export(format=form, path=place_for(to.removeprefix("file://"), self._roots))
 
-    async def _run(
-        self, child: Child, job: dict[str, Any], export: _Export | None, ctx: ToolContext
-    ) -> Outcome:
-        scratch = child.scratch
+    async def _run(self, child: Child, asked: _Asked, ctx: ToolContext) -> Outcome:
+        scratch, export = child.scratch, asked.export
         target = None
         if export is not None:
             target = export.path or scratch / f"export.{export.format}"
-        told = {
-            **job,
-            "scratch": str(scratch),
+        views = []
+        for number, item in enumerate(asked.objects):
+            path = scratch / f"object_{number}.{item['format']}"
+            await fetched(item["uri"], asked.grants.store_for(item["uri"]), path, ctx)
+            views.append({**item, "path": str(path)})
+        job = {
+            **asked.job,
+            "views": views,
             "spill": None if ctx.blobs is None else str(scratch),
             "export": target and export and {"format": export.format, "path": str(target)},
         }
-        data = (await self._children.run(child, told)).data
+        data = await self.engine.run(child, job)
         ref = await _spilled(data, scratch, ctx)
         if export is not None and target is not None:
-            data["export"], ref = await _exported(export, target, ctx)
+            data["export"], ref = await _exported(export, target, asked.grants, ctx)
         return Outcome(data=data, ref=ref)
-
-    @asynccontextmanager
-    async def _writer(self, files: list[Path], ctx: ToolContext) -> AsyncIterator[None]:
-        """One writer per file; who waits too long is told that the file was busy."""
-        deadline = None if ctx.deadline is None else ctx.deadline - _MARGIN_S
-        async with AsyncExitStack() as held:
-            try:
-                async with asyncio.timeout_at(deadline):
-                    for path in sorted(set(files)):
-                        lock = self._writers.setdefault(path, asyncio.Lock())
-                        await held.enter_async_context(lock)
-            except TimeoutError:
-                message = "another task writes to the file"
-                raise ToolError("db_timeout", "database_locked", message) from None
-            yield
 
 
 async def _spilled(data: dict[str, Any], scratch: Path, ctx: ToolContext) -> str | None:
@@ -182,17 +213,20 @@ async def _spilled(data: dict[str, Any], scratch: Path, ctx: ToolContext) -> str
             continue
         if path not in moved:
             moved[path] = await put_file(inside(path, (scratch,)), MEDIA["parquet"], ctx)
-        part["ref"] = moved[path]["ref"]
+        part["ref"], part["bytes"] = moved[path]["ref"], moved[path]["bytes"]
     ref: str | None = data.get("ref")
     return ref
 
 
 async def _exported(
-    export: _Export, target: Path, ctx: ToolContext
+    export: _Export, target: Path, grants: Grants, ctx: ToolContext
 ) -> tuple[dict[str, Any], str | None]:
+    size = (await asyncio.to_thread(target.stat)).st_size
     if export.path is not None:
-        size = (await asyncio.to_thread(target.stat)).st_size
         return {"format": export.format, "to": export.path.as_uri(), "bytes": size}, None
+    if export.uri is not None:
+        await sent(target, export.uri, grants.store_for(export.uri), ctx)
+        return {"format": export.format, "to": export.uri, "bytes": size}, None
     stored = await put_file(target, MEDIA[export.format], ctx)
     return {"format": export.format, "to": "blob", **stored}, stored["ref"]
 
@@ -205,6 +239,15 @@ async def _texts(config: Duckdb, ctx: ToolContext) -> list[str]:
     if config.script is not None:
         texts.append(await source_of(None, None, config.script, ctx))
     return texts
+
+
+def _place(item: Mapping[str, Any]) -> str:
+    found = item.get("path") or item.get("database") or item.get("uri")
+    return found if isinstance(found, str) else ""
+
+
+def _name(item: Mapping[str, Any], path: str) -> str:
+    return str(item.get("as") or item.get("name") or item.get("alias") or Path(path).stem)
 
 
 def _listed(attach: Any) -> list[Mapping[str, Any]]:  # noqa: ANN401 - a list of paths or maps, or a map by name

@@ -99,7 +99,7 @@ def test_a_query_is_written_to_a_file(tmp_path):
         ("update extensions", {}, "storage_access", "statement_denied"),
         ("from read_text('/etc/passwd')", {}, "storage_access", "outside_data_roots"),
         ("select 1; select 2", {"params": [1]}, "config", "invalid_config"),
-        ("select 1", {"extensions": ["spatial"]}, "config", "extension_missing"),
+        ("select 1", {"extensions": ["spatial"]}, "config", "missing_extension"),
         ("select 1", {"database": "/nonexistent/x.db"}, "db_error", "DUCKDB_IO"),
         ("create table t (a int)", {"export": {"format": "csv", "path": "x"}}, "config",
          "invalid_config"),

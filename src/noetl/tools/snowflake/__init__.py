@@ -1,0 +1,1 @@
+"""The kind `snowflake`, and sessions for those who move rows to it and from it."""

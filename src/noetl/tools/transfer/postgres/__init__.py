@@ -1,0 +1,1 @@
+"""PostgreSQL as a source and a target: COPY on both sides."""
