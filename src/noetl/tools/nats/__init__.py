@@ -1,0 +1,1 @@
+"""NATS as tools use it: connections by credential, keys, objects, streams."""
