@@ -1,0 +1,1 @@
+"""Containers: jobs that run beside the workers, on Kubernetes, in podman, or as plain processes."""

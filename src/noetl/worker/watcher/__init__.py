@@ -1,0 +1,1 @@
+"""The watcher: sees how container jobs end on a cluster, and tells the server."""
