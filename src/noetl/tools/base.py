@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MESSAGE_BYTES: Final = 4096
+CANCEL_S: Final = 5.0
+"""So long a tool may take to stop what it began; then nobody waits for that any more."""
 _CUT: Final = " …"
 
 
@@ -43,7 +45,18 @@ class Traits:
     side_effects: bool = True
     credentialed: bool = False
     parks: bool = False
+    settles: bool = False
+    """Run once more with what it waited for (`ctx.awaited`), which is else its outcome."""
     extra: str = ""
+
+
+class Plain(dict[str, Any]):
+    """Data that is JSON already: nobody has to look through its many values for what is not."""
+
+    def __init__(self, data: Mapping[str, Any], once: list[Any]) -> None:
+        """Take the data, and what it is made of without repetitions."""
+        super().__init__(data)
+        self.once = once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +83,10 @@ def _ignore_state(_state: Any) -> None:  # noqa: ANN401 - the tool's own JSON
     """Nobody keeps it: the next try begins anew."""
 
 
+def _ignore_work(_work: Callable[[], Awaitable[None]]) -> None:
+    """Nobody reports: what was to follow does not."""
+
+
 @dataclass(slots=True, kw_only=True)
 class ToolContext:
     """What one run of a task may know and use; every sink passes the redactor."""
@@ -80,25 +97,32 @@ class ToolContext:
     idempotency_key: str
     task: str = ""
     attempt: int = 1
+    try_number: int = 1  # of the task's rules: the same for every attempt of one try
     deadline: float | None = None  # in the time of the event loop
     timeout_s: float | None = None  # what the author wrote, for kinds that park
     domain: str = ""  # tenant, catalog path and requirements: who may share an interpreter
     input: Mapping[str, Any] = field(default_factory=dict)
     scope: Mapping[str, Any] = field(default_factory=dict)
     names: tuple[str, ...] = ()
+    pool: str = ""  # of the worker
     trace: Mapping[str, Any] | None = None  # where in its trace the task is, for those it asks
     redactor: Redactor = field(default_factory=Redactor)
     fetch: Callable[[str], Awaitable[tuple[bool, Any]]] = _nothing_found
     load: Callable[[Reference], Awaitable[None]] | None = None  # makes it readable in the scope
     load_script: Callable[[Script], Awaitable[str]] | None = None
     secrets: Callable[[str], Awaitable[Mapping[str, Any]]] | None = None
+    name_secret: Callable[[str, Mapping[str, Any]], Awaitable[None]] | None = None
     results: Any = None
+    client: Any = None  # the worker's way to the server, for what ends after the task has parked
     blobs: Any = None
+    stores: Any = None  # object stores by address: `tools.objects.store.Stores`
     http: Any = None
     on_log: Callable[[str, str, str], None] = _ignore_line
     on_progress: Callable[[float, str], None] = _ignore_progress
     resume: Any = None  # what an earlier try of this task kept
+    awaited: Outcome | None = None  # what the task waited for, for kinds that settle
     on_keep: Callable[[Any], None] = _ignore_state
+    on_afterwards: Callable[[Callable[[], Awaitable[None]]], None] = _ignore_work
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
 
     def log(self, text: str, *, level: str = "info", stream: str = "log") -> None:
@@ -123,6 +147,13 @@ class ToolContext:
                     raise
                 reference = need.reference
             await self.load(reference)
+
+    def after_report(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Have something done when the server has stored that the command went well.
+
+        It is not done for a report that was refused, came late or never arrived.
+        """
+        self.on_afterwards(work)
 
     def keep(self, state: Any) -> None:  # noqa: ANN401 - the tool's own JSON
         """Keep where the task is, for its next try; a state with a secret in it is not kept."""
@@ -275,31 +306,48 @@ async def run_tool(tool: Tool, config: Mapping[str, Any], ctx: ToolContext) -> O
         async with asyncio.timeout_at(ctx.deadline):
             outcome = await tool.run(model, ctx)
     except asyncio.CancelledError:
-        await tool.cancel(ctx)
+        await _stopped(tool, ctx)
         raise
     except Exception as fault:  # noqa: BLE001 - the border: any failure of a tool is an outcome
         if isinstance(fault, TimeoutError):
-            await tool.cancel(ctx)
+            await _stopped(tool, ctx)
             if not str(fault):
                 fault = TimeoutError("the tool did not end in time")
         outcome = failed(fault)
     return outcome if isinstance(outcome, Parked) else redacted(outcome, ctx.redactor)
 
 
+async def _stopped(tool: Tool, ctx: ToolContext) -> None:
+    """Have a tool stop what it began; one that cannot changes nothing of how the task ended."""
+    try:
+        await asyncio.wait_for(tool.cancel(ctx), CANCEL_S)
+    except Exception as fault:  # noqa: BLE001 - the border, as above
+        told = str(fault) or type(fault).__name__
+        ctx.log(f"what the task began could not be stopped: {told}", level="warning")
+
+
 def failed(fault: BaseException) -> Outcome:
     """The outcome of an exception."""
     error = classify(fault)
     details = error["details"] or {}
-    py = None
+    py = pg = None
     if "traceback" in details:
         py = {"exception": details.get("exception"), "traceback": details["traceback"]}
-    return Outcome(status="error", error=error, py=py)
+    if "sqlstate" in details:
+        pg = {"code": error["code"], "sqlstate": details["sqlstate"]}
+    return Outcome(status="error", error=error, py=py, pg=pg)
+
+
+def _clean_data(data: Any, redactor: Redactor) -> Any:  # noqa: ANN401 - data of a tool
+    if isinstance(data, Plain) and redactor.redact_value(data.once) is data.once:
+        return data
+    return redactor.redact_value(data)
 
 
 def redacted(outcome: Outcome, redactor: Redactor) -> Outcome:
     """The outcome without secrets."""
     clean = redactor.redact_value
-    data, error = clean(outcome.data), clean(outcome.error)
+    data, error = _clean_data(outcome.data, redactor), clean(outcome.error)
     if data is not outcome.data and data != outcome.data:
         redactor.covered["result"] += 1
     if error is not outcome.error and error != outcome.error:

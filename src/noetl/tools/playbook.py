@@ -53,6 +53,20 @@ class PlaybooksTool:
         """The children of a cancelled run are ended by the server."""
 
 
+def parked_for(path: str, workload: Mapping[str, Any], ctx: ToolContext) -> Parked:
+    """Wait for one playbook, for kinds that make something of its result."""
+    child = {
+        "path": path,
+        "catalog_id": None,
+        "version": None,
+        "workload": dict(workload),
+        "pool": None,
+        "return_step": None,
+        "dedup_key": None,
+    }
+    return _parked([child], ctx, many=False, best_effort=False, wait=True)
+
+
 def _child(
     about: PlaybookCall | PlaybookItem, workload: Mapping[str, Any], pool: str | None
 ) -> dict[str, Any]:

@@ -9,16 +9,32 @@ from typing import TYPE_CHECKING, Any, Final
 
 from noetl.clock import SystemClock
 from noetl.dsl.tasks.task import Task
+from noetl.tools.agent import AgentTool
 from noetl.tools.artifact import ArtifactTool, ResultFetchTool
 from noetl.tools.base import Tool, Traits
+from noetl.tools.container.tool import ContainerTool, Site
+from noetl.tools.duckdb.ducklake import DucklakeTool
+from noetl.tools.duckdb.engine import Engine
 from noetl.tools.duckdb.tool import DuckdbTool
-from noetl.tools.http.egress import Egress
+from noetl.tools.http.egress import Egress, Guard
 from noetl.tools.http.tool import HttpTool
+from noetl.tools.mcp.places import Known
+from noetl.tools.mcp.tool import McpTool
+from noetl.tools.nats.connections import Connections
+from noetl.tools.nats.tool import NatsTool
 from noetl.tools.noop import NoopTool
+from noetl.tools.objects.tool import GcsTool, S3Tool
 from noetl.tools.playbook import PlaybooksTool, PlaybookTool
+from noetl.tools.postgres.tool import PostgresTool
 from noetl.tools.python import PythonTool
+from noetl.tools.script import ScriptTool
+from noetl.tools.secrets import SecretsTool
 from noetl.tools.shell import ShellTool
+from noetl.tools.snowflake.tool import SnowflakeTool
 from noetl.tools.sqlite import SqliteTool
+from noetl.tools.subscription import SubscriptionTool
+from noetl.tools.transfer.sides import Sides
+from noetl.tools.transfer.tool import SnowflakeTransferTool, TransferTool
 from noetl.tools.wait import WaitTool
 
 if TYPE_CHECKING:
@@ -42,6 +58,8 @@ class Parts:
     data_roots: tuple[Path, ...] = ()
     shell: bool = True
     egress: Egress = field(default_factory=Egress)
+    site: Site = field(default_factory=Site)
+    mcp: Known = field(default_factory=Known)
     clock: Clock = field(default_factory=SystemClock)
 
 
@@ -62,18 +80,37 @@ class Registry:
 
 def builtins(parts: Parts) -> dict[str, Tool]:
     """The kinds that come with NoETL."""
+    brokers = Connections(Guard(egress=parts.egress))
+    duckdb = Engine(parts.data_roots)
+    http = HttpTool(parts.egress, parts.clock, roots=parts.data_roots)
+    sides = Sides(duckdb=duckdb, http=http)
+    container = ContainerTool(parts.site, parts.processes, parts.clock)
     made: list[Tool] = [
         PythonTool(parts.interpreters),
         ShellTool(parts.processes, is_on=parts.shell),
+        ScriptTool(parts.processes, container, is_shell_on=parts.shell),
         NoopTool(),
         SqliteTool(parts.data_roots),
-        DuckdbTool(parts.data_roots),
-        HttpTool(parts.egress, parts.clock),
-        ArtifactTool(parts.data_roots),
+        PostgresTool(),
+        DuckdbTool(parts.data_roots, engine=duckdb),
+        DucklakeTool(parts.data_roots, engine=duckdb),
+        SnowflakeTool(),
+        TransferTool(sides, parts.clock),
+        SnowflakeTransferTool(sides, parts.clock),
+        http,
+        S3Tool(parts.data_roots),
+        GcsTool(parts.data_roots),
+        ArtifactTool(parts.data_roots, brokers),
         ResultFetchTool(),
         PlaybookTool(),
         PlaybooksTool(),
+        NatsTool(brokers, parts.clock),
+        SubscriptionTool(brokers, parts.clock),
+        AgentTool(parts.interpreters),
+        McpTool(Guard(egress=parts.egress), parts.processes, parts.mcp),
+        SecretsTool(),
         WaitTool(parts.clock),
+        container,
     ]
     return {tool.kind: tool for tool in made}
 

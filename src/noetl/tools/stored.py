@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import hashlib
 import tempfile
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from noetl.blobs.base import BlobDamaged, BlobGone
+import msgspec
+
+from noetl.blobs.base import JSON, BlobDamaged, BlobGone
 from noetl.blobs.naming import InvalidRef
 from noetl.blobs.refs import key_of, ref_of
 from noetl.tools.base import ToolError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
     from types import TracebackType
     from typing import IO
 
-    from noetl.blobs.base import Blobs
+    from noetl.blobs.base import Blobs, Stat
     from noetl.tools.base import ToolContext
 
 CHUNK: Final = 1 << 20
@@ -55,6 +59,27 @@ async def read_bytes(ref: str, ctx: ToolContext) -> bytes:
         raise ToolError("storage_access", fault.code, fault.message) from None
 
 
+async def about(ref: str, ctx: ToolContext) -> Stat:
+    """What is known of the bytes behind a reference."""
+    stat = await blobs_of(ctx).head(key_for(ref))
+    if stat is None:
+        raise ToolError("not_found", "result_gone", f"{ref} is gone")
+    return stat
+
+
+async def stream(
+    ref: str, ctx: ToolContext, first: int = 0, last: int | None = None
+) -> AsyncIterator[bytes]:
+    """The bytes behind a reference in chunks, or those from `first` to `last`."""
+    try:
+        async for chunk in blobs_of(ctx).get_stream(key_for(ref), first, last):
+            yield chunk
+    except BlobGone:
+        raise ToolError("not_found", "result_gone", f"{ref} is gone") from None
+    except BlobDamaged as fault:
+        raise ToolError("storage_access", fault.code, fault.message) from None
+
+
 async def put_bytes(data: bytes, media_type: str, ctx: ToolContext) -> dict[str, Any]:
     """Store bytes under a name that they give themselves."""
     about = (hashlib.sha256(data).hexdigest(), len(data), media_type)
@@ -82,13 +107,68 @@ async def _put(file: IO[bytes], about: tuple[str, int, str], ctx: ToolContext) -
     media_type = given if is_plain else UNKNOWN
     ref = ref_of(ctx.execution_id, ctx.step, digest[:_ID_LENGTH])
     file.seek(0)
-    await blobs_of(ctx).put_stream(key_of(ref), _chunks(file), media_type=media_type)
+    await blobs_of(ctx).put_stream(key_of(ref), chunks_of(file), media_type=media_type)
     return {"ref": ref, "bytes": size, "sha256": digest, "content_type": media_type}
 
 
-async def _chunks(file: IO[bytes]) -> AsyncIterator[bytes]:
+async def chunks_of(file: IO[bytes]) -> AsyncIterator[bytes]:
+    """The bytes of an open file, from where it is."""
     while chunk := await asyncio.to_thread(file.read, CHUNK):
         yield chunk
+
+
+# ---------------------------------------------------------------------------- bytes as data
+
+
+def payload(given: Mapping[str, Any], where: str = "/input") -> tuple[bytes, str]:
+    """The bytes of `data` or `data_b64`, and their type."""
+    media = given.get("content_type")
+    if given.get("data_b64") is not None:
+        try:
+            raw = base64.b64decode(str(given["data_b64"]), validate=True)
+        except binascii.Error as fault:
+            raise ToolError("config", "invalid_config", f"{where}/data_b64: {fault}") from None
+        return raw, str(media or UNKNOWN)
+    if "data" not in given:
+        raise ToolError("config", "invalid_config", f"{where}/data: there is nothing to put")
+    data = given["data"]
+    if isinstance(data, str):
+        return data.encode(), str(media or "text/plain; charset=utf-8")
+    return msgspec.json.encode(data), str(media or JSON)
+
+
+def shown(raw: bytes, media_type: str) -> Any:  # noqa: ANN401 - any value
+    """Bytes as data: JSON, text, or base64."""
+    kind = media_type.partition(";")[0].strip().lower()
+    if kind.endswith(("/json", "+json")):
+        try:
+            return msgspec.json.decode(raw)
+        except msgspec.DecodeError as fault:
+            raise ToolError("parse", "invalid_json", f"the artifact is no JSON: {fault}") from None
+    return text_or_base64(raw)
+
+
+def text_or_base64(raw: bytes) -> str:
+    """Bytes as text, when they are some."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return base64.b64encode(raw).decode("ascii")
+
+
+def part_of(given: Mapping[str, Any], where: str = "/range") -> tuple[int, int | None]:
+    """First and last byte of `{offset, length}`."""
+    offset, length = given.get("offset") or 0, given.get("length")
+    is_fit = is_count(offset) and (length is None or (is_count(length) and length > 0))
+    if given.keys() - {"offset", "length"} or not is_fit:
+        message = f"{where}: takes `offset` from 0 and `length` from 1, whole numbers"
+        raise ToolError("config", "invalid_config", message)
+    return offset, None if length is None else offset + length - 1
+
+
+def is_count(value: object) -> bool:
+    """Whether a value is a whole number from 0."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 class Spool:

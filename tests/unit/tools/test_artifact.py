@@ -105,7 +105,8 @@ def test_what_is_missing_is_not_found(at, action):
 @pytest.mark.parametrize(
     ("action", "given", "code"),
     [
-        ("get", {"uri": "s3://bucket/key"}, "unsupported_scheme"),
+        ("get", {"uri": "s3://bucket/key"}, "auth_required"),
+        ("get", {"uri": "nats-kv://bucket/key"}, "unsupported_scheme"),
         ("get", {"uri": "odd://x"}, "unsupported_scheme"),
         ("get", {"uri": "noetl://odd"}, "invalid_config"),
         ("get", {}, "invalid_config"),

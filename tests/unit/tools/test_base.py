@@ -15,6 +15,7 @@ from noetl.dsl.tasks.errors import ERROR_KINDS, RETRYABLE_KINDS
 from noetl.dsl.template import compile_template
 from noetl.dsl.views import NeedsObject, Outcome, Reference
 from noetl.telemetry.redact import Redactor
+from noetl.tools import base
 from noetl.tools.base import (
     Parked,
     Tool,
@@ -204,6 +205,39 @@ def test_cancelling_tells_the_tool_and_goes_on():
         return tool.cancels
 
     assert asyncio.run(stop()) == 1
+
+
+@pytest.mark.parametrize("fault", [ConnectionError("the cluster is gone"), None])
+def test_a_tool_that_cannot_stop_changes_nothing_of_how_its_task_ended(monkeypatch, fault):
+    async def forever(*_):
+        await asyncio.Event().wait()
+
+    class Stubborn(Raising):
+        async def cancel(self, ctx):
+            if fault is not None:
+                raise fault
+            await forever(ctx)
+
+    async def late(lines):
+        note = {"on_log": lambda *line: lines.append(line)}
+        ctx = context(deadline=asyncio.get_running_loop().time() + 0.01, **note)
+        error = (await run_tool(Stubborn(forever), {"kind": "raising"}, ctx)).error
+        task = asyncio.ensure_future(
+            run_tool(Stubborn(forever), {"kind": "raising"}, context(**note))
+        )
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return error
+
+    monkeypatch.setattr(base, "CANCEL_S", 0.01)
+    lines = []
+    error = asyncio.run(late(lines))
+    assert (error["kind"], error["code"]) == ("timeout", "tool_timeout")
+    said = str(fault) if fault else "TimeoutError"
+    line = ("log", "warning", f"what the task began could not be stopped: {said}")
+    assert lines == [line, line]
 
 
 def test_a_parked_task_passes_as_it_is():
