@@ -16,12 +16,14 @@ from noetl.server.routes import (
     commands,
     contract,
     controls,
+    credentials,
     events,
     executions,
     health,
     identity,
     internal,
     internal_values,
+    keychain,
     openapi,
     reading,
     results,
@@ -34,6 +36,7 @@ from noetl.server.routes import (
     tenants,
     tokens,
     variables,
+    wallet,
 )
 from noetl.server.vitals import Vitals
 from noetl.telemetry.failpoint import armed, failpoint
@@ -69,6 +72,9 @@ class Server:
                 *callbacks.routes(plane),
                 *results.routes(plane),
                 *variables.routes(plane),
+                *credentials.routes(plane),
+                *keychain.routes(plane),
+                *wallet.routes(plane),
                 *internal_values.routes(plane),
                 *runtime.routes(plane),
                 *schedules.routes(plane),

@@ -13,15 +13,23 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from noetl.blobs.objects import open_blobs
 from noetl.blobs.postgres import PostgresBlobs
+from noetl.blobs.tiered import TieredBlobs
 from noetl.bus.base import BusGone
 from noetl.bus.memory import MemoryBus
 from noetl.bus.nats import NatsBus
 from noetl.clock import SystemClock, rfc3339
 from noetl.errors import NoetlError
 from noetl.ids import Ids, random_key
+from noetl.secrets.kek.base import WalletError
+from noetl.secrets.kek.choose import Access as KeyAccess
+from noetl.secrets.kek.choose import kek_of
+from noetl.secrets.wallet import Wallet
 from noetl.server.parts import ServerParts
+from noetl.server.surroundings import Surroundings
 from noetl.server.vitals import DATABASE, PoolNumbers, Vitals
+from noetl.settings import variable
 from noetl.store.base import RuntimeRow
 from noetl.store.errors import DatabaseGone
 from noetl.store.postgres import migrate
@@ -29,13 +37,17 @@ from noetl.store.postgres.clock import DatabaseClock
 from noetl.store.postgres.database import Database
 from noetl.store.postgres.durability import require_durable
 from noetl.store.postgres.store import PostgresStore
+from noetl.tools.http.egress import Egress, Guard
+from noetl.tools.http.fetching import Fetcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
     from contextlib import AsyncExitStack
 
+    from noetl.blobs.base import Blobs
     from noetl.bus.base import Bus
     from noetl.clock import Clock
+    from noetl.secrets.kek.base import Kek
     from noetl.settings import ServerSettings
     from noetl.store.postgres.migrate import Migration
 
@@ -79,6 +91,8 @@ class Backends:
 
 async def opened(stack: AsyncExitStack, settings: ServerSettings) -> Backends:
     """Everything that a server needs; the stack closes it again."""
+    fetch, metadata = _ways(stack, settings)
+    kek = _kek(stack, settings, metadata)
     newest = await _migrated(settings.database_url)
     database = await Database.open(settings.database_url, size=settings.database_pool_max)
     stack.push_async_callback(database.close)
@@ -91,10 +105,11 @@ async def opened(stack: AsyncExitStack, settings: ServerSettings) -> Backends:
     ids = Ids(clock, await seat.take())
     stack.push_async_callback(seat.leave)
     bus = await _bus(stack, settings)
+    wallet = Wallet(kek, clock)
     parts = ServerParts(
         store=store,
         bus=bus,
-        blobs=PostgresBlobs(database, ids),
+        blobs=_blobs(settings, database, ids),
         clock=clock,
         ids=ids,
         lease_s=settings.lease_s,
@@ -111,6 +126,11 @@ async def opened(stack: AsyncExitStack, settings: ServerSettings) -> Backends:
         is_alone=False,
         servers=settings.servers or (settings.url,),
         env=settings.env,
+        wallet=wallet,
+        fetch=fetch,
+        metadata=metadata,
+        surroundings=_surroundings(settings),
+        region=settings.region,
         cursor_key=_cursor_key(settings),
     )
     loops: dict[str, Loop] = {
@@ -118,7 +138,57 @@ async def opened(stack: AsyncExitStack, settings: ServerSettings) -> Backends:
         "beat": seat.run,
         "partitions": partial(_partitions, store),
     }
-    return Backends(parts, _vitals(database, bus, newest), loops)
+    return Backends(parts, _vitals(database, bus, newest, wallet), loops)
+
+
+def _blobs(settings: ServerSettings, database: Database, ids: Ids) -> Blobs:
+    """Where large values lie: in the database, the largest in an object store if one is named."""
+    if not settings.object_store_url:
+        return PostgresBlobs(database, ids)
+    return TieredBlobs(database, open_blobs(settings.object_store_url), ids, settings.env)
+
+
+def _ways(stack: AsyncExitStack, settings: ServerSettings) -> tuple[Fetcher, Fetcher]:
+    """The ways to systems that keep secrets, and to the metadata service of the machine."""
+    egress = Egress(
+        mode="open" if settings.http_egress == "open" else "guarded", allow=settings.http_allow
+    )
+    fetch, metadata = Fetcher(Guard(egress=egress)), Fetcher.of_machine()
+    stack.push_async_callback(fetch.close)
+    stack.push_async_callback(metadata.close)
+    return fetch, metadata
+
+
+def _kek(stack: AsyncExitStack, settings: ServerSettings, metadata: Fetcher) -> Kek:
+    """The key of keys; a server without one does not start, one whose service is away does."""
+    # The operator names the key service: that one may be in the same network, and no other.
+    always = tuple(filter(None, (settings.vault_address,)))
+    fetch = Fetcher(Guard(egress=Egress(allow=settings.http_allow, always=always)))
+    stack.push_async_callback(fetch.close)
+    file = settings.google_credentials
+    return kek_of(
+        settings.kms_provider,
+        settings.kms_key,
+        settings.encryption_key,
+        fetch,
+        clock=SystemClock(),
+        access=KeyAccess(
+            vault_address=settings.vault_address,
+            vault_token=settings.vault_token,
+            vault_namespace=settings.vault_namespace,
+            google_account=Path(file).read_text("utf-8") if file else "",
+            metadata=metadata,
+        ),
+    )
+
+
+def _surroundings(settings: ServerSettings) -> Surroundings:
+    """What of this machine credentials may be read from."""
+    found = {name: variable(name) for name in settings.keychain_env_vars}
+    return Surroundings(
+        environment={name: value for name, value in found.items() if value},
+        folders=(settings.home / "credentials", Path("/run/secrets")),
+    )
 
 
 def _internal_tokens(settings: ServerSettings) -> tuple[str, ...]:
@@ -240,7 +310,7 @@ async def _bus(stack: AsyncExitStack, settings: ServerSettings) -> Bus:
     return bus
 
 
-def _vitals(database: Database, bus: Bus, newest: str) -> Vitals:
+def _vitals(database: Database, bus: Bus, newest: str, wallet: Wallet) -> Vitals:
     async def is_there() -> bool:
         return bool(await database.background.fetchval(_ALIVE) == 1)
 
@@ -251,6 +321,13 @@ def _vitals(database: Database, bus: Bus, newest: str) -> Vitals:
     async def has_room() -> bool:
         return not (database.is_full or database.background.is_full)
 
+    async def has_key() -> bool:
+        try:
+            await wallet.current()
+        except WalletError:
+            return False
+        return True
+
     def pools() -> dict[str, PoolNumbers]:
         pools = {"main": database, "background": database.background}
         return {name: PoolNumbers(**pool.numbers()) for name, pool in pools.items()}
@@ -260,7 +337,12 @@ def _vitals(database: Database, bus: Bus, newest: str) -> Vitals:
 
     return Vitals(
         SystemClock(),
-        checks={DATABASE: is_there, "storage": has_room, "migrations": is_migrated},
+        checks={
+            DATABASE: is_there,
+            "storage": has_room,
+            "migrations": is_migrated,
+            "kek": has_key,
+        },
         pools=pools,
         is_bus_up=is_bus_up,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, get_args
 
 from noetl.dsl.codes import CODES
+from noetl.store.secrets import SECRET_TABLES
 from noetl.store.upkeep import Table
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Chores:
             "wallet_rotate_total",
             "Keys that were wrapped anew.",
             {
-                "table": ("credential", "keychain"),
+                "table": SECRET_TABLES,
                 "status": (
                     "rewrapped", "skipped", "parse_error", "failed_unwrap", "failed_wrap",
                     "failed_write",

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 from noetl.api.results import INLINE_BYTES
 from noetl.ids import random_key
+from noetl.server.surroundings import Surroundings
+from noetl.telemetry.fingerprints import Fingerprints
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,7 +16,10 @@ if TYPE_CHECKING:
     from noetl.blobs.base import Blobs
     from noetl.bus.base import Bus
     from noetl.clock import Clock
+    from noetl.dsl.plugins import Plugins
     from noetl.ids import Ids
+    from noetl.secrets.fetch import Fetch
+    from noetl.secrets.wallet import Wallet
     from noetl.server.plays import Player
     from noetl.store.base import Store
     from noetl.telemetry.traces.tracer import Tracer
@@ -38,6 +43,8 @@ class ServerParts:
     server_url: str = ""
     kinds: frozenset[str] | None = None
     """The kinds of tools that workers of this installation have; none: every known one."""
+    plugins: Plugins | None = None
+    """Kinds that plug-ins bring; none: what live workers tell."""
     is_open: bool = True
     """Nobody is asked who he is: the server is part of the caller's own process."""
     internal_tokens: tuple[str, ...] = ()
@@ -57,6 +64,18 @@ class ServerParts:
     env: str = "dev"
     password_kib: int = 65_536
     """Memory that one check of a password takes."""
+    wallet: Wallet | None = None
+    """Seals and opens secrets; none: no secret is kept here."""
+    fetch: Fetch | None = None
+    """The way to systems that keep secrets or give tokens; none: nobody is asked."""
+    metadata: Fetch | None = None
+    """The way to the metadata service of the machine."""
+    surroundings: Surroundings = field(default_factory=Surroundings)
+    """Variables and folders of the server's machine that credentials may be read from."""
+    seen: Fingerprints = field(default_factory=Fingerprints)
+    """Secrets that were opened lately: no line of the log and no refusal shows one."""
+    region: str = ""
+    """Where this server is, for secrets that may not leave their region."""
     player: Player | None = None
     """Plays the tests of playbooks; none: they are played elsewhere."""
     tracer: Tracer | None = None

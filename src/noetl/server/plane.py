@@ -53,15 +53,21 @@ from noetl.server.runs.backlog import Backlog
 from noetl.server.runs.batch import Batches
 from noetl.server.runs.control import Controls
 from noetl.server.runs.execute import Runs
+from noetl.server.runs.inputs import SecretInputs
 from noetl.server.runs.starts import Starts
 from noetl.server.signals import Signals
 from noetl.server.values.deposits import Deposits
 from noetl.server.values.inventory import Inventory
 from noetl.server.values.stored import Values
 from noetl.server.values.variables import Vars
+from noetl.server.wallet.box import Box
+from noetl.server.wallet.desk import SecretDesk, credentials_of
+from noetl.server.wallet.inputs import RunSecrets
+from noetl.server.wallet.probes import Probes
 
 if TYPE_CHECKING:
     from noetl.blobs.base import Blobs
+    from noetl.dsl.plugins import Plugins
     from noetl.server.ingest.cache import Cache
     from noetl.server.ingest.tracing import Spans
     from noetl.server.parts import ServerParts
@@ -120,6 +126,7 @@ class Plane:
     audits: Audits
     chain: Chain
     quotas: Quotas
+    secrets: SecretDesk
     spans: Spans | None = None
     """Tells a tracer; none when there is none."""
 
@@ -159,27 +166,38 @@ def wire(parts: ServerParts) -> Plane:
     controls = Controls(ingest, store, cache)
     admissions = Admissions(store.executions, programs, ingest, store.roles)
 
+    async def plugins() -> Plugins:
+        return parts.plugins if parts.plugins is not None else await workers.plugins()
+
     async def kinds() -> frozenset[str] | None:
         return parts.kinds if parts.kinds is not None else await workers.kinds()
 
     backlog = Backlog(handout.pending, clock, parts.backlog_max)
+    run_secrets = RunSecrets(store.execution_secrets, Box(parts.wallet, parts.seen))
     runs = Runs(
         store, ingest, programs, controls, admissions,
         clock=clock, ids=ids, kinds=kinds, quotas=quotas, backlog=backlog,
+        inputs=SecretInputs(run_secrets),
     )  # fmt: skip
     runs.spans = spans
     starts = Starts(parts, runs, programs, quotas, audits, backlog)
     cursors = Cursors(parts.cursor_key, clock)
     owners = Owners(store.executions, signals.recent)
     values = Values(blobs, store.results, large, owners, clock=clock, ids=ids, metrics=metrics)
+    inventory = Inventory(blobs, store.results, values, cursors, clock)
     timetables = Timetables(store.schedules, clock, ids)
     suites = Suites(store.catalog)
-    documents = Documents(store, suites, cursors, metrics, clock)
+    documents = Documents(store, suites, cursors, metrics, clock=clock, plugins=plugins)
     trials = Trials(store.catalog, documents, suites, parts.player)
     intake = Intake(ingest, store.commands, signals, workers, metrics)
     details = Details(store, cache, large, signals)
     repeats = Repeats(store, cache, programs, runs)
     streams = Streams(parts, signals)
+    credentials = credentials_of(parts, cursors)
+    registration = Registration(
+        store, trials, timetables, metrics,
+        clock=clock, ids=ids, plugins=plugins, credentials=credentials,
+    )  # fmt: skip
     return Plane(
         parts=parts,
         access=Access(parts),
@@ -216,7 +234,7 @@ def wire(parts: ServerParts) -> Plane:
         answers=Answers(store, ingest),
         variables=Vars(store.variables, owners, clock),
         values=values,
-        inventory=Inventory(blobs, store.results, values, cursors, clock),
+        inventory=inventory,
         deposits=Deposits(blobs, store.requests, store.roles, clock),
         containers=Containers(store, ingest, signals, metrics, clock),
         timetables=timetables,
@@ -232,12 +250,23 @@ def wire(parts: ServerParts) -> Plane:
         publications=Publications(parts, metrics),
         imports=Imports(parts, intake, metrics),
         refreshes=Refreshes(parts, programs),
-        retention=Retention(parts, metrics),
+        retention=Retention(parts, metrics, inventory),
         stats=Stats(parts, workers),
         documents=documents,
         desk=Desk.of(parts, cursors),
         trials=trials,
-        registration=Registration(store, trials, timetables, metrics, clock=clock, ids=ids),
+        registration=registration,
+        secrets=SecretDesk.of(
+            parts,
+            cursors,
+            programs,
+            workers,
+            audits=audits,
+            metrics=metrics,
+            inputs=run_secrets,
+            probes=Probes(credentials, store.catalog, registration.register, starts.execute),
+            credentials=credentials,
+        ),
         spans=spans,
     )
 

@@ -18,6 +18,7 @@ from noetl.server.app import create_server
 from noetl.server.backends import opened
 from noetl.server.edge.http import bound, listener
 from noetl.telemetry import failpoint, log
+from noetl.telemetry.fingerprints import Fingerprints
 from noetl.telemetry.redact import Redactor
 from noetl.telemetry.traces.otlp import headers_of
 
@@ -41,11 +42,12 @@ _log: Final = logging.getLogger(__name__)
 
 def serve(settings: ServerSettings, player: Player | None = None) -> int:
     """Run a server until it is told to stop; 0 when it ended in good order."""
-    lines = log.configure(settings.log_level, sys.stderr, redactor=_redactor(settings))
+    seen = Fingerprints()
+    lines = log.configure(settings.log_level, sys.stderr, redactor=_redactor(settings, seen))
     try:
         failpoint.configure(settings.failpoints, settings.env)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(settings, lines, player))
+            runner.run(_serve(settings, lines, seen, player))
     except NoetlError as fault:
         told = {"code": fault.code, "reason": fault.message, "hint": fault.hint}
         _log.error("the server does not start", extra=told)
@@ -58,7 +60,9 @@ def serve(settings: ServerSettings, player: Player | None = None) -> int:
     return 0
 
 
-async def _serve(settings: ServerSettings, lines: Lines, player: Player | None) -> None:
+async def _serve(
+    settings: ServerSettings, lines: Lines, seen: Fingerprints, player: Player | None
+) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -72,7 +76,7 @@ async def _serve(settings: ServerSettings, lines: Lines, player: Player | None) 
         if backends is None:
             return
         parts, spans = await _traced(stack, settings, backends.parts)
-        server = create_server(replace(parts, player=player), backends.vitals)
+        server = create_server(replace(parts, player=player, seen=seen), backends.vitals)
         server.plane.metrics.lines = lines.written
         server.plane.metrics.spans = spans
         async with server, asyncio.TaskGroup() as group:
@@ -143,16 +147,17 @@ def _settle() -> None:
     gc.set_threshold(*_GC)
 
 
-def _redactor(settings: ServerSettings) -> Redactor:
+def _redactor(settings: ServerSettings, seen: Fingerprints | None = None) -> Redactor:
     secrets = (
         *settings.internal_tokens,
-        settings.encryption_key,
+        *settings.encryption_key.replace(" ", "").split(","),
+        settings.vault_token,
         settings.nats_password,
         settings.nats_token,
         *headers_of(settings.otlp_headers).values(),
         settings.database_url.partition("://")[2].partition("@")[0].partition(":")[2],
     )
-    return Redactor(secret for secret in secrets if secret)
+    return Redactor((secret for secret in secrets if secret), seen)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -18,9 +18,12 @@ from noetl.bus.memory import MemoryBus
 from noetl.clock import LoopClock
 from noetl.ids import Ids
 from noetl.local.virtual import run_virtually
+from noetl.secrets.kek.local import LocalKek
+from noetl.secrets.wallet import Wallet
 from noetl.server.app import Server, create_server
 from noetl.server.parts import ServerParts
 from noetl.store.memory.store import MemoryStore
+from tests.servers import ENCRYPTION_KEY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -123,6 +126,7 @@ async def rig(store: MemoryStore | None = None, **more: Any) -> AsyncIterator[Ri
     clock = more.pop("clock", None) or LoopClock(asyncio.get_running_loop(), START)
     ids = Ids(clock, more.pop("machine", 1))
     kept, bus = store or MemoryStore(), MemoryBus()
+    more.setdefault("wallet", Wallet(LocalKek(ENCRYPTION_KEY), clock))
     parts = ServerParts(
         store=kept, bus=bus, blobs=more.pop("blobs", None) or MemoryBlobs(), clock=clock, ids=ids,
         **more,

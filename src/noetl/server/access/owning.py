@@ -10,11 +10,13 @@ from noetl.server.access.caller import LOCAL, caller_of, must
 from noetl.server.edge.errors import UnknownExecution
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from starlette.requests import Request
 
     from noetl.server.access.caller import Caller
     from noetl.server.recent import Recent
-    from noetl.store.base import Executions
+    from noetl.store.base import ExecutionRow, Executions
 
 MOST_KEPT: Final = 20_000
 
@@ -33,13 +35,23 @@ class Owners:
         if found is not None:
             self._kept.move_to_end(execution_id)
             return found
-        row = self._recent.first_row(execution_id) or await self._executions.get(execution_id)
+        row = await self._row(execution_id)
         if row is None:
             raise _unknown(execution_id)
         found = self._kept[execution_id] = (row.tenant_id, row.path)
         if len(self._kept) > MOST_KEPT:
             self._kept.popitem(last=False)
         return found
+
+    async def root_of(self, execution_id: str) -> str:
+        """The run that began all: that of a run without a parent is the run itself."""
+        row = await self._row(execution_id)
+        if row is None:
+            raise _unknown(execution_id)
+        return await root_of(row, self._row)
+
+    async def _row(self, execution_id: str) -> ExecutionRow | None:
+        return self._recent.first_row(execution_id) or await self._executions.get(execution_id)
 
     async def must(self, caller: Caller, permission: str, execution_id: str) -> None:
         """Refuse a run that is not there for the caller, or with which he may not do this."""
@@ -63,6 +75,16 @@ class Owners:
         if not caller.is_bound:
             return True
         return await self.exists(execution_id) and self._kept[execution_id][0] == caller.tenant_id
+
+
+async def root_of(row: ExecutionRow, get: Callable[[str], Awaitable[ExecutionRow | None]]) -> str:
+    """The run that stands above a run and all its parents, as far as they are not forgotten."""
+    while row.parent_execution_id is not None:
+        above = await get(row.parent_execution_id)
+        if above is None:
+            break
+        row = above
+    return row.execution_id
 
 
 class Owning(Protocol):

@@ -42,6 +42,7 @@ AGAIN_S: Final = 0.2
 END_S: Final = 5.0
 _REST_S: Final = 3_600.0
 _REFUSED: Final = "access.refused"
+_OF_SECRETS: Final = "secret."
 _KEY: Final = "noetl.audit"
 _encode: Final = msgspec.json.Encoder(enc_hook=str).encode
 _log: Final = logging.getLogger(__name__)
@@ -157,6 +158,8 @@ class Audits:
             self._lost(entries)
         else:
             self._metrics.audit_writes.inc("ok", by=len(entries))
+            of_secrets = sum(entry.action.startswith(_OF_SECRETS) for entry in entries)
+            self._metrics.secret_audit_writes.inc(by=of_secrets)
 
     def _lost(self, entries: list[AuditEntry]) -> None:
         self._metrics.audit_writes.inc("failed", by=len(entries))

@@ -115,6 +115,13 @@ class Expired(NoetlError):
     status: ClassVar[int] = 410
 
 
+class NoObjectStore(NoetlError):
+    """A value is to lie in an object store, and there is none."""
+
+    code = "no_object_store"
+    status: ClassVar[int] = 422
+
+
 class PoolSaturated(NoetlError):
     """More is queued than the server takes on."""
 

@@ -18,6 +18,8 @@ from noetl.ids import random_key
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from noetl.telemetry.fingerprints import Fingerprints
+
 MEDIA_TYPE: Final = "application/problem+json"
 _PREFIX: Final = "https://noetl.dev/e/"
 _COME_BACK: Final = (429, 503)
@@ -59,17 +61,20 @@ def _retry_after(error: NoetlError) -> float | None:
     return 1.0 if known is None and error.status in _COME_BACK else known
 
 
-def answer_of(error: BaseException, request_id: str | None = None) -> Response:
-    """The answer of an error."""
+def answer_of(
+    error: BaseException, request_id: str | None = None, seen: Fingerprints | None = None
+) -> Response:
+    """The answer of an error; a secret that was seen is covered."""
     problem = problem_of(error, request_id)
     headers = {}
     if problem.retry_after is not None:
         headers["Retry-After"] = str(max(1, ceil(problem.retry_after)))
     if problem.status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
-    return Response(
-        _encode(problem), status_code=problem.status, headers=headers, media_type=MEDIA_TYPE
-    )
+    body = _encode(problem).decode()
+    if seen is not None:
+        body = seen.masked(body)
+    return Response(body, status_code=problem.status, headers=headers, media_type=MEDIA_TYPE)
 
 
 async def refused(request: Request, error: Exception) -> Response:

@@ -25,9 +25,10 @@ from noetl.server.ingest.posts import Post, Stamped
 from noetl.store.stored import HeldRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from noetl.clock import Clock
+    from noetl.dsl.tasks.task import Task
     from noetl.engine.events import Recorded
     from noetl.engine.state import Command, State
     from noetl.server.ingest.queue import Ingest
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 HELD_S: Final = 300.0
 KIND: Final = "container"
+_SCRIPT: Final = "script"
+"""A kind whose `job` is a container, too."""
 LONGEST_TEXT: Final = 8 * 1024
 _ERRORS: Final = {
     "failed": ("container_failed", "container_failed", False),
@@ -202,11 +205,19 @@ def _waiting(state: State, ended: Ended) -> tuple[Command | None, bool]:
     early = None
     for command in _commands(state, ended):
         if command.status == "PARKED" and command.parked == "callback":
-            if (command.request or {}).get("job_name") == ended.body.job_name:
+            if _is_meant(command.request or {}, ended.body):
                 return command, True
         elif command.report is None and _runs_container(state, command):
             early = command
     return early, False
+
+
+def _is_meant(request: Mapping[str, Any], body: ContainerCallback) -> bool:
+    """Whether the job is the one that is waited for, and not one of the same name before it."""
+    if request.get("job_name") != body.job_name:
+        return False
+    uid = request.get("job_uid")
+    return uid is None or body.job_uid is None or uid == body.job_uid
 
 
 def _commands(state: State, ended: Ended) -> Iterator[Command]:
@@ -223,11 +234,15 @@ def _runs_container(state: State, command: Command) -> bool:
     if command.kind == KIND:
         return True
     plan = state.program.steps.get(command.step)
-    return plan is not None and any(task.kind == KIND for task in plan.step.tools)
+    return plan is not None and any(_is_container(task) for task in plan.step.tools)
 
 
-def _report(command: Command, ended: Ended) -> ev.CallDone | ev.CallError:
-    """The report of a container, as a worker would have given it."""
+def _is_container(task: Task) -> bool:
+    return task.kind == KIND or (task.kind == _SCRIPT and getattr(task, "job", None) is not None)
+
+
+def _report(command: Command, ended: Ended) -> ev.CallDone:
+    """The report of a container: it is done, and its outcome tells whether it went well."""
     body = ended.body
     data: dict[str, Any] = {
         "terminal_state": body.state,
@@ -245,6 +260,7 @@ def _report(command: Command, ended: Ended) -> ev.CallDone | ev.CallError:
         "command_key": command.key,
         "attempt": command.attempt,
         "result": data,
+        "origin": KIND,
     }
     if body.state == "succeeded":
         return ev.CallDone(**about)
@@ -258,7 +274,7 @@ def _report(command: Command, ended: Ended) -> ev.CallDone | ev.CallError:
         index=command.index,
         details={"exit_code": body.exit_code, "job_uid": body.job_uid},
     )
-    return ev.CallError(error=error, **about)
+    return ev.CallDone(outcome="FAILED", error=error, **about)
 
 
 def _unfit(pointer: str, message: str) -> Unacceptable:

@@ -51,6 +51,7 @@ _KNOWN: Final = frozenset(TYPES)
 _FIELDS: Final = {
     name: frozenset(cls.__struct_fields__) | {"event_type"} for name, cls in _KINDS.items()
 }
+_FIELDS["call.done"] -= {"outcome", "error", "origin"}  # a container's; a worker tells `call.error`
 _encode: Final = msgspec.json.Encoder().encode
 
 

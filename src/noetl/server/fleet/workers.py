@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from noetl.api.runtime import WorkerEntry
     from noetl.bus.base import Bus
     from noetl.clock import Clock
+    from noetl.dsl.plugins import Plugins
     from noetl.ids import Ids
     from noetl.store.base import Queue, Store
 
@@ -193,6 +194,26 @@ class Workers:
             if row.kind == WORKER and row.heartbeat >= since and "kinds" in row.capabilities
         ]
         return frozenset(kind for kinds in told for kind in kinds) if told else None
+
+    async def plugins(self) -> Plugins:
+        """The kinds that plug-ins of live workers bring, each with its schema."""
+        since = from_now(self._clock, -SILENT_AFTER_S)
+        return {
+            kind: schema
+            for row in await self._known()
+            if row.kind == WORKER and row.heartbeat >= since
+            for kind, schema in row.capabilities.get("plugins", {}).items()
+        }
+
+    async def key_of(self, name: str) -> str | None:
+        """The public key of a worker; one that nobody knows yet is looked for once more."""
+        for is_fresh in (False, True):
+            if is_fresh:
+                self._looked = None
+            for row in await self._known():
+                if row.name == name and row.kind == WORKER:
+                    return row.runtime.get("worker_public_key")
+        return None
 
     async def _known(self) -> list[RuntimeRow]:
         now = self._clock.monotonic()

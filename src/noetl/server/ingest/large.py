@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from noetl.api.results import INLINE_BYTES
-from noetl.blobs.base import JSON, BlobGone
+from noetl.blobs.base import JSON, BlobGone, store_word
 from noetl.blobs.refs import id_of, key_of, ref_of, reference_of
 from noetl.dsl.views import Reference, Unreadable
 from noetl.engine import events as ev
@@ -98,12 +98,15 @@ class Large:
         data = _encode(value)
         ref = ref_of(execution_id, step, id_of(data))
         await self._blobs.put(key_of(ref), data, media_type=JSON)
-        self._metrics.result_store_put.inc(self._blobs.name)
-        made = reference_of(ref, data, value, store=self._blobs.name)
+        store = self._counted(len(data), self._blobs)
+        made = reference_of(ref, data, value, store=store)
         return made if kind == made.kind else dataclasses.replace(made, kind=kind)
 
-    async def stored(self, execution_id: str, step: str, data: bytes, media_type: str) -> Reference:
+    async def stored(
+        self, execution_id: str, step: str, data: bytes, media_type: str, blobs: Blobs | None = None
+    ) -> Reference:
         """Store bytes as a worker sends them; equal bytes are one object."""
+        blobs = blobs or self._blobs
         value = None
         if media_type.partition(";")[0].strip() == JSON:
             try:
@@ -111,9 +114,15 @@ class Large:
             except msgspec.DecodeError as fault:
                 raise BadJson(f"the body is not JSON: {fault}") from None
         ref = ref_of(execution_id, step, id_of(data))
-        await self._blobs.put(key_of(ref), data, media_type=media_type)
-        self._metrics.result_store_put.inc(self._blobs.name)
-        return reference_of(ref, data, value, store=self._blobs.name, media_type=media_type)
+        await blobs.put(key_of(ref), data, media_type=media_type)
+        store = self._counted(len(data), blobs)
+        return reference_of(ref, data, value, store=store, media_type=media_type)
+
+    def _counted(self, size: int, blobs: Blobs) -> str:
+        """The word for where a value went."""
+        store = store_word(blobs.name, size)
+        self._metrics.result_store_put.inc(store)
+        return store
 
     async def read(self, ref: str) -> bytes:
         """The bytes of a reference."""

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from noetl.dsl.parse import parse
 from noetl.dsl.playbook import Playbook
+from noetl.dsl.plugins import STORED
+from noetl.dsl.secret_inputs import secret_paths
 from noetl.engine.program import prepare
 from noetl.server.edge.errors import Unacceptable, UnknownPath
 
 if TYPE_CHECKING:
+    from noetl.dsl.parse import Parsed
     from noetl.engine.program import Program
     from noetl.store.base import Catalog, CatalogEntry
 
@@ -45,7 +48,9 @@ class Programs:
         """The program of an entry that is at hand."""
         found = self._kept.get(entry.catalog_id)
         if found is None:
-            found = prepare(_playbook(entry))
+            parsed = _parsed(entry)
+            found = prepare(_playbook(entry, parsed))
+            found.secret = secret_paths(parsed)
             found.max_attempts = self._max_attempts
             self._kept[entry.catalog_id] = found
             if len(self._kept) > self._most:
@@ -53,8 +58,11 @@ class Programs:
         return found
 
 
-def _playbook(entry: CatalogEntry) -> Playbook:
-    parsed = parse(entry.content)
+def _parsed(entry: CatalogEntry) -> Parsed:
+    return parse(entry.content, plugins=STORED)
+
+
+def _playbook(entry: CatalogEntry, parsed: Parsed) -> Playbook:
     if isinstance(parsed.model, Playbook):
         return parsed.model
     if parsed.model is not None:

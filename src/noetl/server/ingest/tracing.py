@@ -7,9 +7,11 @@ below its `execute`. A run that began without a tracer has no trace, and none is
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from noetl.blobs.base import JSON
+from noetl.blobs.base import JSON, store_word
+from noetl.blobs.tiered import Tiers
 from noetl.engine import events as ev
 from noetl.telemetry.traces.context import continued, of_headers
 from noetl.telemetry.traces.span import SERVER
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
     from noetl.api.executions import Started
     from noetl.blobs.base import Blobs, Stat
+    from noetl.blobs.packing import Packing
+    from noetl.blobs.tiered import Tier
     from noetl.server.ingest.cache import Cache
     from noetl.server.ingest.handout import Batch
     from noetl.server.ingest.turn import Turn
@@ -132,6 +136,20 @@ class Spans:
         with self.tracer.during("events.project", of_headers(headers), about, SERVER):
             yield
 
+    @contextmanager
+    def sealing(self, headers: Mapping[str, str], execution_id: str, kind: str) -> Iterator[None]:
+        """A secret is sealed for a worker: a part of its command's trace, else of the run's."""
+        trace = of_headers(headers) or self.trace_of(execution_id)
+        about: dict[str, Attribute] = {"execution_id": execution_id, "kind": kind}
+        with self.tracer.during("credential.seal", trace, about, SERVER):
+            yield
+
+    @contextmanager
+    def rotating(self, headers: Mapping[str, str]) -> Iterator[None]:
+        """Records are wrapped with another version of the key."""
+        with self.tracer.during("wallet.rotate_kek", of_headers(headers), {}, SERVER):
+            yield
+
     def opened(self, headers: Mapping[str, str], execution_id: str, began: float) -> None:
         """Somebody reads the events of a run: a part of his own trace, else of the run's."""
         trace = of_headers(headers) or self.trace_of(execution_id)
@@ -180,6 +198,11 @@ class TracedBlobs:
         self.head = blobs.head
         self.delete = blobs.delete
         self.listed = blobs.listed
+        if isinstance(blobs, Tiers):
+            self.objects_of = blobs.objects_of
+            self.unnamed = blobs.unnamed
+            self.drop = blobs.drop
+            self.placing = partial(_placing, blobs, spans)
 
     @property
     def name(self) -> str:
@@ -204,5 +227,10 @@ class TracedBlobs:
     def _told(self, key: str, began: float, size: int) -> None:
         parts = key.split("/")
         if len(parts) > _RUN:
-            about: dict[str, Attribute] = {"bytes": size, "store": self._blobs.name}
+            word = store_word(self._blobs.name, size)
+            about: dict[str, Attribute] = {"bytes": size, "store": word}
             self._spans.note("result_store.put", parts[_RUN], began, about)
+
+
+def _placing(blobs: Tiers, spans: Spans, tier: Tier, packing: Packing = "none") -> TracedBlobs:
+    return TracedBlobs(blobs.placing(tier, packing), spans)

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
+from noetl.dsl.documents.credential import texts_in
 from noetl.dsl.playbook.inputs import input_schema
+from noetl.dsl.secret_inputs import without
 from noetl.dsl.template import TemplateFailure, render
 from noetl.dsl.workload import effective
 from noetl.engine.scope import job_of
 from noetl.server.edge.errors import Unacceptable
+from noetl.telemetry.redact import Redactor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from noetl.dsl.playbook import Playbook
     from noetl.dsl.playbook.document import Concurrency
     from noetl.engine import events as ev
+    from noetl.engine.program import Program
     from noetl.server.ingest.posts import Post
     from noetl.store.base import CatalogEntry
 
@@ -50,6 +54,10 @@ class Wanted:
     """Taken as it is, without the defaults of the playbook."""
     added: dict[str, Any] = field(default_factory=dict)
     """Put into the payload by the server itself; inputs that the playbook does not name."""
+    secrets_of: str | None = None
+    """Whose secret inputs stand for the masks of the payload, or of the workload."""
+    secrets: dict[str, Any] = field(default_factory=dict)
+    """What was taken out of the workload, by the names of the places."""
     execution_id: str | None = None
     pool: str | None = None
     priority: int = 5
@@ -158,11 +166,31 @@ def digest_of_wish(wanted: Wanted) -> str:
 
 
 def workload_of(
-    wanted: Wanted, playbook: Playbook, about: dict[str, Any]
+    wanted: Wanted, program: Program, about: dict[str, Any]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The workload of a run and what is to be said of it; refused when it does not fit."""
+    """The workload of a run and what is to be said of it; refused when it does not fit.
+
+    Secret values are checked, and then taken out of it: no template of the server sees them.
+    """
     if wanted.workload is not None:
-        return wanted.workload, ()
+        workload, wanted.secrets = without(wanted.workload, program.secret)
+        return workload, ()
+    playbook, payload, taken = program.playbook, wanted.payload, dict[str, Any]()
+    if program.secret:
+        payload, taken = without(payload, program.secret)
+    _check_inputs(wanted, playbook, taken)
+    try:
+        workload, warnings = effective(playbook, {**payload, **wanted.added}, about)
+    except TemplateFailure as fault:
+        raise Unacceptable(f"`workload`: {fault.message}", code="invalid_input") from None
+    if program.secret:
+        workload, defaults = without(workload, program.secret)
+        wanted.secrets = {**defaults, **taken}
+    return workload, warnings
+
+
+def _check_inputs(wanted: Wanted, playbook: Playbook, taken: dict[str, Any]) -> None:
+    """Refuse a payload that does not fit the inputs; what is secret is not told."""
     if playbook.inputs:
         from noetl.dsl.conformity import faults  # noqa: PLC0415 - a validator that few starts need
 
@@ -171,15 +199,12 @@ def workload_of(
         known = {name: value for name, value in wanted.added.items() if name in playbook.inputs}
         found = faults(schema, {**wanted.payload, **known})
         if found:
+            redactor = Redactor(texts_in(taken))
             raise Unacceptable(
                 f"the payload does not fit the inputs of {playbook.path}",
                 code="invalid_input",
-                errors=tuple(dict(item) for item in found),
+                errors=tuple(redactor.redact_value(dict(item)) for item in found),
             )
-    try:
-        return effective(playbook, {**wanted.payload, **wanted.added}, about)
-    except TemplateFailure as fault:
-        raise Unacceptable(f"`workload`: {fault.message}", code="invalid_input") from None
 
 
 def about(execution_id: str, entry: CatalogEntry, pool: str) -> dict[str, Any]:

@@ -36,9 +36,12 @@ from noetl.server.library.texts import aside, content_of, count, must_be_path, p
 from noetl.store.base import CatalogEntry, CatalogListing
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from noetl.api.catalog import CatalogQuery, Resource, Validate
     from noetl.clock import Clock
     from noetl.dsl.difference import ValueChange as Value
+    from noetl.dsl.plugins import Plugins
     from noetl.server.access.entry import Caller
     from noetl.server.edge.cursor import Cursors
     from noetl.server.library.suites import Suites
@@ -52,15 +55,18 @@ READ: Final = "catalog:read"
 class Documents:
     """Finds and shows documents of the caller's tenant."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts it is made from
         self,
         store: Store,
         suites: Suites,
         cursors: Cursors,
         metrics: ServerMetrics,
+        *,
         clock: Clock,
+        plugins: Callable[[], Awaitable[Plugins]],
     ) -> None:
         self._metrics = metrics
+        self._plugins = plugins
         self._catalog = store.catalog
         self._versions = store.versions
         self._suites = suites
@@ -208,7 +214,7 @@ class Documents:
     async def validated(self, body: Validate) -> CheckedDocument:
         """Everything that is found in a document, which is not kept."""
         content = content_of(body.content, body.encoding)
-        parsed = await parsed_of(content)
+        parsed = await parsed_of(content, await self._plugins())
         found = await aside(len(content), lambda: lint(parsed))
         count(self._metrics, found)
         return CheckedDocument(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from noetl.api.catalog import Promoted, Registered, Settled
 from noetl.clock import rfc3339
+from noetl.dsl.documents.credential import Credential
 from noetl.dsl.documents.testcase import PlaybookTest
 from noetl.dsl.kinds import AGENT, word_of
 from noetl.dsl.playbook import Playbook
@@ -15,18 +16,23 @@ from noetl.server.access.entry import LOCAL, must
 from noetl.server.edge.errors import Unacceptable, UnknownPath
 from noetl.server.ingest.wanted import version_of
 from noetl.server.library.texts import content_of, count, must_be_path, parsed_of
+from noetl.server.wallet.documents import taken
 from noetl.store.base import CatalogEntry
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from noetl.api.catalog import Promote, Register, Removal
     from noetl.clock import Clock
     from noetl.dsl.parse import Parsed
+    from noetl.dsl.plugins import Plugins
     from noetl.dsl.shape import Model
     from noetl.ids import Ids
     from noetl.server.access.entry import Caller
     from noetl.server.library.trials import Trials
     from noetl.server.metrics import ServerMetrics
     from noetl.server.operations.schedules import Timetables
+    from noetl.server.wallet.credentials import Credentials
     from noetl.store.base import Store
 
 WRITE = "catalog:write"
@@ -45,19 +51,23 @@ class Registration:
         *,
         clock: Clock,
         ids: Ids,
+        credentials: Credentials,
+        plugins: Callable[[], Awaitable[Plugins]],
     ) -> None:
         self._metrics = metrics
+        self._plugins = plugins
         self._catalog = store.catalog
         self._versions = store.versions
         self._trials = trials
         self._timetables = timetables
         self._clock = clock
         self._ids = ids
+        self._credentials = credentials
 
     async def register(self, body: Register, caller: Caller = LOCAL) -> Registered:
         """Keep a document; one that equals the newest version changes nothing."""
         content = content_of(body.content, body.encoding)
-        parsed = await parsed_of(content)
+        parsed = await parsed_of(content, await self._plugins())
         model: Any = parsed.model
         count(self._metrics, parsed.diagnostics)
         if model is None:
@@ -69,6 +79,8 @@ class Registration:
         path = must_be_path(model.metadata.path or model.metadata.name)
         must(caller, WRITE, path)
         _must_be_free(model, caller)
+        if isinstance(model, Credential):
+            content = await taken(self._credentials, model, parsed, caller)
         made = CatalogEntry(
             catalog_id=self._ids.new(),
             path=path,

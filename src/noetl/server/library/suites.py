@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from noetl.dsl.documents.testcase import PlaybookTest
 from noetl.dsl.parse import parse
+from noetl.dsl.plugins import STORED
 from noetl.store.base import CatalogListing
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Suites:
 
 def suite_of(entry: CatalogEntry) -> PlaybookTest | None:
     """The tests of an entry; none when it holds something else, or no longer parses."""
-    model = parse(entry.content).model
+    model = parse(entry.content, plugins=STORED).model
     return model if isinstance(model, PlaybookTest) else None
 
 

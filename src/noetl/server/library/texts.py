@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from noetl.dsl.codes import CODES
 from noetl.dsl.metadata import is_path
 from noetl.dsl.parse import parse
+from noetl.dsl.plugins import STORED
 from noetl.server.edge.errors import TooLarge, Unacceptable
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from noetl.dsl.diagnostics import Diagnostic
     from noetl.dsl.parse import Parsed
+    from noetl.dsl.plugins import Plugins
     from noetl.server.metrics import ServerMetrics
 
     T = TypeVar("T")
@@ -49,9 +51,9 @@ def count(metrics: ServerMetrics, found: Iterable[Diagnostic]) -> None:
             metrics.dsl_diagnostics.inc(item.code)
 
 
-async def parsed_of(content: str) -> Parsed:
-    """A document, read."""
-    return await aside(len(content), lambda: parse(content))
+async def parsed_of(content: str, plugins: Plugins = STORED) -> Parsed:
+    """A document, read; one that comes in is judged with the plug-ins that workers have."""
+    return await aside(len(content), lambda: parse(content, plugins=plugins))
 
 
 async def aside(size: int, work: Callable[[], T]) -> T:

@@ -7,7 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from noetl.server.loops import audit, deliver, feed, held, hints, leading, publisher, waiting
+from noetl.server.loops import (
+    audit,
+    deliver,
+    feed,
+    held,
+    hints,
+    leading,
+    publisher,
+    secrets,
+    waiting,
+)
 
 if TYPE_CHECKING:
     from noetl.server.loops.kept import Loop
@@ -19,6 +29,7 @@ LOOPS: Final[dict[str, Loop]] = {
     "deliver": deliver.run,
     "held": held.run,
     "publish": publisher.run,
+    "secrets": secrets.run,
     "waiting": waiting.run,
     "leading": leading.run,
 }

@@ -157,6 +157,7 @@ async def _start_child(plane: Plane, item: Outgoing) -> bool:
     try:
         wanted = await _wanted(plane, parent, asked)
         await _must_be_open(plane, row, wanted)
+        await _with_secrets(plane, parent, wanted, asked)
         started = await plane.runs.start(wanted)
     except NoetlError as refusal:
         if refusal.retryable:
@@ -211,6 +212,13 @@ async def _wanted(plane: Plane, parent: State, asked: dict[str, Any]) -> Wanted:
             "return_step": asked.get("return_step"),
         },
     )
+
+
+async def _with_secrets(plane: Plane, parent: State, wanted: Wanted, asked: dict[str, Any]) -> None:
+    """Hand on the secret inputs of the parent that its step names."""
+    if parent.program.secret and wanted.entry is not None:
+        child = plane.programs.of(wanted.entry)
+        await plane.runs.inputs.handed_on(wanted, child, parent.program, asked)
 
 
 async def _must_be_open(plane: Plane, row: ExecutionRow, wanted: Wanted) -> None:

@@ -19,6 +19,7 @@ from noetl.server.loops import (
     publisher,
     runtimes,
     schedules,
+    secrets,
     stalls,
     timers,
     upkeep,
@@ -45,6 +46,7 @@ _LED: Final[dict[str, Loop]] = {
     "left deliveries": every(deliver.EVERY_S, deliver.sweep),
     "left publications": every(publish.EVERY_S, publisher.sweep),
     "runtimes": every(runtimes.EVERY_S, runtimes.sweep),
+    "renewed secrets": every(secrets.EVERY_S, secrets.renew),
     "upkeep": every(upkeep.EVERY_S, upkeep.sweep),
 }
 

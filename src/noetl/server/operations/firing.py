@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from noetl.api.executions import Control
+from noetl.dsl.secret_inputs import has_mask
 from noetl.errors import NoetlError
 from noetl.server.ingest.wanted import Wanted
 
@@ -33,6 +34,7 @@ def wanted_of(
         path=row.path,
         version=policy.get("version"),
         payload=row.payload,
+        secrets_of=row.schedule_id if has_mask(row.payload) else None,
         added={"schedule": {"name": name, "due_at": due_at, "fired_at": fired_at}},
         pool=policy.get("pool"),
         priority=5 if priority is None else int(priority),

@@ -149,8 +149,9 @@ class Scheduled:
         entry = await self._runs.resolve(
             caller.tenant_id, row.path, None, row.policy.get("version")
         )
-        free_pool(caller, body.pool or pool_of(self._programs.of(entry).playbook))
-        return row
+        program = self._programs.of(entry)
+        free_pool(caller, body.pool or pool_of(program.playbook))
+        return await self._runs.inputs.scheduled(row, program)
 
     async def _written(self, row: ScheduleRow) -> Schedule:
         if not await self._schedules.change(row):

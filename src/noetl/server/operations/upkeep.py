@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from noetl.api.internal import Purge
     from noetl.server.metrics import ServerMetrics
     from noetl.server.parts import ServerParts
+    from noetl.server.values.inventory import Inventory
     from noetl.store.upkeep import Partition, Table
 
 DAY_S: Final = 86_400.0
@@ -46,7 +47,11 @@ _log: Final = logging.getLogger(__name__)
 class Retention:
     """Lets go of what is old."""
 
-    def __init__(self, parts: ServerParts, metrics: ServerMetrics) -> None:
+    def __init__(
+        self, parts: ServerParts, metrics: ServerMetrics, inventory: Inventory | None = None
+    ) -> None:
+        self._inventory = inventory
+        """None: objects of forgotten runs are left to those who collect what no row names."""
         self._store = parts.store
         self._clock = parts.clock
         self._days = parts.retention_days
@@ -60,6 +65,9 @@ class Retention:
 
     async def _turn(self) -> None:
         await self._store.upkeep.ensure_partitions()
+        if self._inventory is not None:
+            expired = await self._inventory.expire()
+            self._metrics.cleanup_rows_purged.inc("result", by=expired)
         for table, kept_s in KEPT_S.items():
             await self._rows(table, from_now(self._clock, -kept_s))
         await self._log_months(from_now(self._clock, -KEPT_S["log"]))
@@ -165,7 +173,11 @@ class Retention:
         """Delete old runs with everything of theirs, some at a time."""
         upkeep = self._store.upkeep
         while ids := await upkeep.old_runs(before, RUNS, month=month):
+            inventory = self._inventory
+            objects = () if inventory is None else await inventory.forgotten(ids)
             rows = await upkeep.forget_runs(ids, spares_events=month is not None)
+            if inventory is not None:
+                await inventory.drop(objects)
             self._metrics.cleanup_rows_purged.inc("execution", by=len(ids))
             self._metrics.cleanup_rows_purged.inc("event", by=max(0, rows - len(ids)))
             await asyncio.sleep(REST_S)

@@ -129,7 +129,7 @@ class Weaver:
             lane.state = "RUNNING"
 
     def _done(self, item: Recorded, event: ev.CallDone) -> None:
-        self._end(item, event.command_key, "COMPLETED", event.attempt)
+        self._end(item, event.command_key, event.outcome, event.attempt)
 
     def _error(self, item: Recorded, event: ev.CallError) -> None:
         self._end(item, event.command_key, "FAILED", event.attempt)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
+from noetl.api.callbacks import ContainerCallback, ContainerTaken
 from noetl.api.commands import (
     Beat,
     Claim,
@@ -64,6 +67,13 @@ def routes(plane: Plane) -> list[Route]:
         answer=Extended,
         codes=("stale_attempt", "already_terminal", "execution_cancelled"),
     )
+    container = Declared(
+        about="The container of a command has ended, as the worker saw that watches over it.",
+        body=ContainerCallback,
+        answer=ContainerTaken,
+        status=202,
+        codes=("unknown_command", "pool_forbidden", "bad_time"),
+    )
     return [
         route(plane, "POST", "/api/commands/claim", _claim, _CLAIM, claim),
         route(plane, "POST", "/api/commands/heartbeat", _heartbeat, _CLAIM, beat),
@@ -72,6 +82,7 @@ def routes(plane: Plane) -> list[Route]:
         route(plane, "POST", f"{one}/claim", _claim_one, _CLAIM, claim_one),
         route(plane, "POST", f"{one}/heartbeat", _heartbeat_one, _CLAIM, beat_one),
         route(plane, "POST", f"{one}/release", _release_one, _CLAIM, _RELEASED_ONE),
+        route(plane, "POST", f"{one}/container-callback", _container, _CLAIM, container),
     ]
 
 
@@ -129,3 +140,11 @@ async def _release_one(plane: Plane, request: Request) -> Response:
     body = await read(request, HeldOne)
     await plane.claims.release_one(await _id(plane, request), body, caller_of(request))
     return json(Released())
+
+
+async def _container(plane: Plane, request: Request) -> Response:
+    """The callback of containers, for workers: each tells of commands of its own pool."""
+    body = await read(request, ContainerCallback)
+    about = await plane.claims.command(await _id(plane, request), caller_of(request))
+    body = msgspec.structs.replace(body, command_id=about["command_id"])
+    return json(await plane.containers.take(about["execution_id"], about["node_name"], body), 202)

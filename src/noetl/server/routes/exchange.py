@@ -81,10 +81,15 @@ async def body_of(request: Request, most: int = MOST_BYTES) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-async def parts_of(request: Request, most: int = MOST_BYTES) -> AsyncIterator[bytes]:
-    """The body as it comes, counted; a packed one is counted as it expands."""
+async def parts_of(
+    request: Request, most: int = MOST_BYTES, *, is_long: bool = False
+) -> AsyncIterator[bytes]:
+    """The body as it comes, counted; a packed one is counted as it expands.
+
+    A long one may take any time as long as it comes; what follows has a request's time again.
+    """
     limit: asyncio.Timeout | None = request.scope.get(_LIMIT)
-    deadline = limit.when() if limit is not None else None
+    deadline = limit.when() if limit is not None and not is_long else None
     packing = _packing(request, most)
     size, is_coming = 0, True
     while is_coming:
@@ -103,7 +108,8 @@ async def parts_of(request: Request, most: int = MOST_BYTES) -> AsyncIterator[by
         if part:
             yield part
     if limit is not None:
-        limit.reschedule(deadline)
+        now = asyncio.get_running_loop().time()
+        limit.reschedule(now + REQUEST_S if is_long else deadline)
     if packing is not None:
         packing.end()
 
@@ -348,7 +354,7 @@ class _Exchange:
                 "a request was not served",
                 extra={**self._fields(request), "code": error.code, "reason": error.message},
             )
-        return answer_of(error, request_id_of(request))
+        return answer_of(error, request_id_of(request), self._plane.parts.seen)
 
     def _told(self, request: Request, status: int, took: float) -> None:
         more = {"status": status, "duration_ms": round(took * 1000, 3)}

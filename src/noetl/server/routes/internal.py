@@ -74,7 +74,7 @@ def routes(plane: Plane) -> list[Route]:
 
 
 async def _claim(plane: Plane, request: Request) -> Response:
-    _must_be_system(request)
+    must_be_system(request)
     body = await read(request, OutboxClaim)
     _must_be_here(body.shard)
     limit = number(request, "limit", 100, MOST_CLAIMED, 1) if body.limit is None else body.limit
@@ -83,26 +83,26 @@ async def _claim(plane: Plane, request: Request) -> Response:
 
 
 async def _published(plane: Plane, request: Request) -> Response:
-    _must_be_system(request)
+    must_be_system(request)
     body = await read(request, OutboxPublished)
     _must_be_here(body.shard)
     return json(await plane.publications.published(body))
 
 
 async def _failed(plane: Plane, request: Request) -> Response:
-    _must_be_system(request)
+    must_be_system(request)
     body = await read(request, OutboxFailed)
     _must_be_here(body.shard)
     return json(await plane.publications.failed(body))
 
 
 async def _pending(plane: Plane, request: Request) -> Response:
-    _must_be_system(request)
+    must_be_system(request)
     return json(await plane.publications.pending())
 
 
 async def _project(plane: Plane, request: Request) -> Response:
-    _must_be_system(request)
+    must_be_system(request)
     body = await read(request, Project, MOST_REPORT_BYTES)
     if plane.spans is None:
         return json(await plane.imports.project(body.events))
@@ -111,13 +111,13 @@ async def _project(plane: Plane, request: Request) -> Response:
 
 
 async def _advance(plane: Plane, request: Request) -> Response:
-    _must_be_system(request)
+    must_be_system(request)
     body = await read(request, Advance)
     return json(await plane.refreshes.advance(body.execution_ids))
 
 
 async def _purge(plane: Plane, request: Request) -> Response:
-    _must_be_system(request)
+    must_be_system(request)
     body = await read(request, Purge)
     done = await plane.retention.purge(body)
     audited(
@@ -130,7 +130,7 @@ async def _purge(plane: Plane, request: Request) -> Response:
     return json(done)
 
 
-def _must_be_system(request: Request) -> None:
+def must_be_system(request: Request) -> None:
     """Refuse gateways and runtimes: these routes are not theirs."""
     if caller_of(request).mark("internal") != "y":
         raise Forbidden(

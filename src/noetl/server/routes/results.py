@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from noetl.api.results import PutResult, ResultPage, ResultsDeleted, Stored
+from noetl.api.results import INLINE_BYTES, PutResult, ResultPage, ResultsDeleted, Stored
+from noetl.blobs.refs import PREVIEW_BYTES
 from noetl.server.access.caller import caller_of
 from noetl.server.access.owning import owned
 from noetl.server.auditing.audit import audited
@@ -23,7 +24,6 @@ from noetl.server.routes.exchange import (
     route,
 )
 from noetl.server.routes.ranges import answer_with
-from noetl.server.values.spooled import Spooled
 from noetl.server.values.stored import Wish
 
 if TYPE_CHECKING:
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from noetl.store.stored import ResultRow
 
 _SCOPES: Final = ("step", "execution", "workflow", "permanent")
+_STORES: Final = ("auto", "row", "object")
+_PACKINGS: Final = ("none", "gzip", "zstd")
+_CONTRACT: Final = frozenset({"kv", "db", "object"})
 _REF: Final = Parameter("ref", "The reference, `noetl://…`.", is_required=True)
 _PUT = Declared(
     about="Keep a value of a run: in an object with its name, or as it is with `?name=`.",
@@ -48,8 +51,18 @@ _PUT = Declared(
         Parameter("step", "The step that a raw body is of, and its name when it has no other."),
         Parameter("scope", "With whose end a raw body is deleted.", words=_SCOPES),
         Parameter("ttl", "Seconds after which a raw body is expired.", "number", least=1),
+        Parameter("preview", "How many bytes of it are shown with its reference.", "number"),
+        Parameter("store", "Where a raw body lies, whatever its size.", words=_STORES),
+        Parameter("compression", "How an object is packed.", words=_PACKINGS),
+        Parameter("id", "The last part of a raw body's reference; its digest without one."),
     ),
-    codes=("unknown_execution", "bad_ref", "body_too_large", "bad_media_type"),
+    codes=(
+        "unknown_execution",
+        "bad_ref",
+        "body_too_large",
+        "bad_media_type",
+        "no_object_store",
+    ),
 )
 _RESOLVE = Declared(
     about="The bytes of a reference; a manifest's parts come as one stream.",
@@ -103,13 +116,12 @@ async def _put(plane: Plane, request: Request) -> Response:
             ttl_s=body.ttl,
         )
         made, row = await values.put(caller, execution_id, wish, _encode(body.data))
-    elif "json" in wish.media_type.lower():  # its facts are told with the reference
+    elif "json" in wish.media_type.lower() and not wish.id:  # its facts are told with the reference
         data = await body_of(request, MOST_RESULT_BYTES)
         made, row = await values.put(caller, execution_id, wish, data)
     else:
-        async with Spooled() as spooled:
-            await spooled.take(parts_of(request, MOST_RESULT_BYTES))
-            made, row = await values.put_stream(execution_id, wish, spooled)
+        parts = parts_of(request, values.most_bytes(wish), is_long=True)
+        made, row = await values.put_parts(execution_id, wish, parts)
     return json(_stored(plane, made, row), 201)
 
 
@@ -117,26 +129,35 @@ def _wish(request: Request) -> Wish | None:
     """How a raw body is to be kept; none when the body is an object that says so itself."""
     asked = request.query_params
     step, name = asked.get("step"), asked.get("name") or asked.get("step")
-    scope = asked.get("scope", "execution")
-    if scope not in _SCOPES:
-        raise Unacceptable(f"`scope` is none of {', '.join(_SCOPES)}")
+    scope = _word(request, "scope", _SCOPES, "execution")
     if name is None:
         return None
     ttl = number(request, "ttl", 0, (1 << 53) - 1)
     return Wish(
         name=name,
         media_type=request.headers.get("content-type", JSON),
-        scope=scope,  # type: ignore[arg-type]  # one of the words, by the check above
+        scope=scope,
         source_step=step,
         ttl_s=ttl if "ttl" in asked else None,
+        id=asked.get("id", ""),
+        preview_bytes=number(request, "preview", PREVIEW_BYTES, INLINE_BYTES),
+        tier=_word(request, "store", _STORES, "auto"),
+        packing=_word(request, "compression", _PACKINGS, "none"),
     )
+
+
+def _word(request: Request, name: str, words: tuple[str, ...], default: str) -> Any:  # noqa: ANN401 - one of the words, which the types spell out
+    word = request.query_params.get(name, default)
+    if word not in words:
+        raise Unacceptable(f"`{name}` is none of {', '.join(words)}")
+    return word
 
 
 def _stored(plane: Plane, made: Reference, row: ResultRow) -> Stored:
     return Stored(
         reference=msgspec.to_builtins(made),
         ref=made.ref,
-        store=plane.values.store_of(row.size),
+        store=made.store if made.store in _CONTRACT else plane.values.store_of(row.size),
         scope=row.scope,
         size=row.size,
         sha256=row.sha256,

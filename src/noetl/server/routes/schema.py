@@ -11,6 +11,7 @@ from noetl.api.catalog import DocumentKind, DocumentKinds, ToolKind, ToolKinds
 from noetl.dsl import schema
 from noetl.dsl.explain import explain
 from noetl.dsl.shape import nearest
+from noetl.dsl.tasks.about import about
 from noetl.server.access.permissions import PUBLIC
 from noetl.server.edge.errors import NotFound
 from noetl.server.routes.declared import UNCHANGED, Declared
@@ -96,13 +97,22 @@ def _schema(kind: str) -> bytes:
 @lru_cache(maxsize=1)
 def _all_tools() -> bytes:
     known = schema.tool_kinds().items()
-    return _encode(ToolKinds(items=tuple(ToolKind(kind=k, description=d) for k, d in known)))
+    items = (ToolKind(kind=k, description=d, extra=about(k).extra) for k, d in known)
+    return _encode(ToolKinds(items=tuple(items)))
 
 
 @lru_cache(maxsize=64)
 def _tool_schema(kind: str) -> bytes:
-    about = schema.tool_kinds()[kind]
-    return _encode(ToolKind(kind=kind, description=about, schema=schema.tool_schema(kind)))
+    told = about(kind)
+    made = ToolKind(
+        kind=kind,
+        description=schema.tool_kinds()[kind],
+        extra=told.extra,
+        schema=schema.tool_schema(kind),
+        returns=dict(told.returns),
+        errors=told.every_error,
+    )
+    return _encode(made)
 
 
 def _about(kind: str) -> str:

@@ -54,6 +54,7 @@ class Repeats:
         entry = await self._version(start, body.version)
         wanted = _like(start, entry, caller, body.pool)
         wanted.rerun_of = execution_id
+        wanted.secrets_of = execution_id
         if body.payload is None:
             wanted.workload = start.workload
         else:
@@ -83,6 +84,7 @@ class Repeats:
             raise StepsMissing(missing)
         source = {"execution_id": execution_id, "seq": seq}
         wanted.forked_from = source
+        wanted.secrets_of = execution_id
         if body.payload is None:
             wanted.workload = start.workload
         else:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from noetl.server.runs.admission import Admissions
     from noetl.server.runs.backlog import Backlog
     from noetl.server.runs.control import Controls
+    from noetl.server.runs.inputs import SecretInputs
     from noetl.store.base import CatalogEntry, Store
 
 
@@ -64,7 +65,9 @@ class Runs:
         kinds: Callable[[], Awaitable[frozenset[str] | None]],
         quotas: Quotas,
         backlog: Backlog,
+        inputs: SecretInputs,
     ) -> None:
+        self.inputs = inputs
         self._quotas = quotas
         self._backlog = backlog
         self.kinds = kinds
@@ -196,7 +199,8 @@ class Runs:
         program = self._programs.of(entry)
         execution_id = wanted.execution_id or self._ids.new()
         pool = wanted.pool or pool_of(program.playbook)
-        workload, warnings = workload_of(wanted, program.playbook, about(execution_id, entry, pool))
+        await self.inputs.filled(wanted)
+        workload, warnings = workload_of(wanted, program, about(execution_id, entry, pool))
         if program.playbook.executor is not None:
             requirements.check(program.playbook, await self.kinds())
         start = ev.PlaybookStarted(
@@ -286,6 +290,7 @@ class Runs:
             scope, key, window_s = dedup
             post.dedup = (scope, key, from_now(self._clock, window_s))
             post.dedup_digest = digest_of_wish(wanted)
+        await self.inputs.keep(wanted, start.execution_id)
         sender: Sender = wanted.sender or self._ingest
         await sender.post(post)
         return Started(

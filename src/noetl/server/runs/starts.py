@@ -196,7 +196,7 @@ class Starts:
             program = self._programs.of(entry)
             pool = wanted.pool or pool_of(program.playbook)
             told = about(wanted.execution_id or "0", entry, pool)
-            workload, warnings = workload_of(wanted, program.playbook, told)
+            workload, warnings = workload_of(wanted, program, told)
             requirements.check(program.playbook, await self._runs.kinds())
         except Unacceptable as refusal:
             if refusal.code not in _REHEARSED:

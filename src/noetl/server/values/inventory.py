@@ -10,11 +10,14 @@ from noetl.api.callbacks import Collected
 from noetl.api.results import ResultItem, ResultPage, ResultsDeleted
 from noetl.blobs.base import BlobGone
 from noetl.blobs.naming import SCHEME, parsed
+from noetl.blobs.tiered import Tiers
+from noetl.clock import rfc3339
 from noetl.ids import EPOCH
 from noetl.server.edge.errors import Unacceptable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
 
     from noetl.api.callbacks import Collect
     from noetl.blobs.base import Blobs
@@ -35,6 +38,7 @@ class Inventory:
     def __init__(
         self, blobs: Blobs, results: Results, values: Values, cursors: Cursors, clock: Clock
     ) -> None:
+        self._objects = blobs if isinstance(blobs, Tiers) else None
         self._blobs = blobs
         self._results = results
         self._values = values
@@ -112,12 +116,15 @@ class Inventory:
         _must_be_within("limit", body.limit, 1, MOST_COLLECTED)
         born = self._clock.now() - timedelta(seconds=body.grace_seconds)
         youngest = int((born - EPOCH).total_seconds() * 1000) << 22
-        scanned, orphans, after = 0, 0, ""
+        left, removed = await self._unnamed(body, born)
+        scanned, orphans, after = left, removed, ""
         while orphans < body.limit:
             page = await self._blobs.listed(_RUNS, after=after, limit=_PAGE)
             of_runs = {key: run for key, run in _owned(page) if int(run) < youngest}
             gone = await self._results.ownerless(sorted(set(of_runs.values())))
-            lost = [key for key, run in of_runs.items() if run in gone][: body.limit - orphans]
+            lost = [key for key, run in of_runs.items() if run in gone]
+            lost = await self._mortal(lost)
+            lost = lost[: body.limit - orphans]
             if not body.dry_run:
                 await self._delete(lost)
             scanned, orphans = scanned + len(page), orphans + len(lost)
@@ -130,6 +137,50 @@ class Inventory:
             removed=0 if body.dry_run else orphans,
             dry_run=body.dry_run,
         )
+
+    async def _mortal(self, keys: list[str]) -> list[str]:
+        """Those of the keys that nobody wants to stay when their runs are gone."""
+        if not keys:
+            return keys
+        rows = await self._results.found(keys)
+        return [key for key in keys if key not in rows or rows[key].scope != "permanent"]
+
+    async def _unnamed(self, body: Collect, born: datetime) -> tuple[int, int]:
+        """Objects that were written and never named, because the row was not committed."""
+        objects = self._objects
+        if objects is None:
+            return 0, 0
+        scanned, found, after = 0, 0, ""
+        while found < body.limit:
+            page = await objects.unnamed(born, after, _PAGE)
+            lost = list(page.keys[: body.limit - found])
+            if not body.dry_run:
+                await objects.drop(lost)
+            scanned, found = scanned + page.scanned, found + len(lost)
+            if not page.after:
+                break
+            after = page.after
+        return scanned, found
+
+    async def expire(self, limit: int = _PAGE) -> int:
+        """Delete values whose time has passed, and those of steps whose runs have ended."""
+        now = rfc3339(self._clock.now())
+        count = 0
+        while rows := await self._results.expired(now, limit):
+            await self._delete([row.key for row in rows])
+            count += len(rows)
+            if len(rows) < limit:
+                break
+        return count
+
+    async def forgotten(self, execution_ids: Sequence[str]) -> Sequence[str]:
+        """The objects that are to be dropped when runs were forgotten."""
+        return [] if self._objects is None else await self._objects.objects_of(execution_ids)
+
+    async def drop(self, object_keys: Sequence[str]) -> None:
+        """Delete objects whose rows are gone."""
+        if self._objects is not None:
+            await self._objects.drop(object_keys)
 
     async def _delete(self, keys: list[str]) -> None:
         for start in range(0, len(keys), 100):

@@ -17,7 +17,29 @@ if TYPE_CHECKING:
 
 IN_MEMORY_BYTES: Final = 1024 * 1024
 """Up to this size nothing is written to disk."""
-HEAD_BYTES: Final = 2048
+HEAD_BYTES: Final = 64 * 1024
+
+
+class Begun:
+    """A body on its way, in chunks of one size; how it begins is remembered."""
+
+    def __init__(self, parts: AsyncIterable[bytes]) -> None:
+        self._parts = parts
+        self.head = b""
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """All of it: a chunk costs the same however small it is."""
+        ahead, size = [], 0
+        async for part in self._parts:
+            if len(self.head) < HEAD_BYTES:
+                self.head += part[: HEAD_BYTES - len(self.head)]
+            ahead.append(part)
+            size += len(part)
+            if size >= CHUNK_BYTES:
+                yield b"".join(ahead)
+                ahead, size = [], 0
+        if ahead:
+            yield b"".join(ahead)
 
 
 class Spooled:

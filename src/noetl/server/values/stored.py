@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -11,29 +11,40 @@ import msgspec
 
 from noetl.api.models import decoder_of
 from noetl.api.results import MANIFEST, Manifest
-from noetl.blobs.base import JSON, BlobGone, InvalidKey, Stat, checked
+from noetl.blobs.base import (
+    JSON,
+    BlobGone,
+    InvalidKey,
+    Stat,
+    checked,
+    most_bytes,
+    store_word,
+)
 from noetl.blobs.naming import SCHEME, InvalidRef, parsed
-from noetl.blobs.refs import preview, ref_of
+from noetl.blobs.refs import PREVIEW_BYTES, preview, ref_of
+from noetl.blobs.tiered import Tiers
 from noetl.clock import rfc3339
 from noetl.dsl.views import Reference
-from noetl.server.edge.errors import BadMediaType, Expired, Unacceptable
+from noetl.server.edge.errors import BadMediaType, Expired, NoObjectStore, Unacceptable
 from noetl.server.edge.moments import from_now
 from noetl.server.values.manifests import joined
+from noetl.server.values.spooled import Begun, Spooled
 from noetl.store.stored import ResultRow
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
 
     from noetl.api.results import Scope
     from noetl.blobs.base import Blobs
     from noetl.blobs.naming import Name
+    from noetl.blobs.packing import Packing
+    from noetl.blobs.tiered import Tier
     from noetl.clock import Clock
     from noetl.ids import Ids
     from noetl.server.access.caller import Caller
     from noetl.server.access.owning import Owners
     from noetl.server.ingest.large import Large
     from noetl.server.metrics import ServerMetrics
-    from noetl.server.values.spooled import Spooled
     from noetl.store.stored import Results
 
     Bytes: TypeAlias = Callable[[int, int | None], AsyncIterator[bytes]]
@@ -41,8 +52,6 @@ if TYPE_CHECKING:
 LONGEST_TTL_S: Final = 10 * 366 * 86_400
 MOST_PARTS: Final = 10_000
 MOST_MANIFEST_BYTES: Final = 8 * 1024 * 1024
-SMALL_BYTES: Final = 1024 * 1024
-"""Up to this size a value counts as `kv`, wherever it lies."""
 _ID: Final = 32
 _BYTES: Final = "application/octet-stream"
 _STORES: Final = {"kv": "kv", "db": "db"}
@@ -58,6 +67,11 @@ class Wish:
     scope: Scope = "execution"
     source_step: str | None = None
     ttl_s: int | None = None
+    id: str = ""
+    """The last part of its reference; its digest without one."""
+    preview_bytes: int = PREVIEW_BYTES
+    tier: Tier = "auto"
+    packing: Packing = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,43 +116,81 @@ class Values:
         self, caller: Caller, execution_id: str, wish: Wish, data: bytes
     ) -> tuple[Reference, ResultRow]:
         """Keep bytes that are there as a whole; of JSON, facts are told with the reference."""
+        execution_id = await self._owner(execution_id, wish)
         tenant_id = await self._may_put(execution_id, wish)
         if _plain(wish.media_type) == MANIFEST:
             made = await self._put_manifest(caller, execution_id, wish, data)
         else:
-            made = await self._large.stored(execution_id, wish.name, data, wish.media_type)
+            made = await self._large.stored(
+                execution_id, wish.name, data, wish.media_type, self._place(wish)
+            )
+            made = replace(made, scope=wish.scope, preview=preview(data, wish.preview_bytes))
         return made, await self._kept(execution_id, tenant_id, wish, made)
 
-    async def put_stream(
-        self, execution_id: str, wish: Wish, body: Spooled
+    async def put_parts(
+        self, execution_id: str, wish: Wish, parts: AsyncIterable[bytes]
     ) -> tuple[Reference, ResultRow]:
-        """Keep bytes that came piece by piece; no more than a chunk is in memory."""
+        """Keep bytes as they come; those whose reference is not known yet wait for their end."""
+        execution_id = await self._owner(execution_id, wish)
         tenant_id = await self._may_put(execution_id, wish)
-        ref = ref_of(execution_id, wish.name, body.sha256[:_ID])
-        key = parsed(ref).key
-        await self._blobs.put_stream(key, body.chunks(), media_type=wish.media_type)
-        self._metrics.result_store_put.inc(self._blobs.name)
+        if not wish.id:
+            async with Spooled() as spooled:
+                body = await spooled.take(parts)
+                wish = replace(wish, id=body.sha256[:_ID])
+                return await self._put_stream(execution_id, tenant_id, wish, body.chunks())
+        return await self._put_stream(execution_id, tenant_id, wish, parts)
+
+    async def _put_stream(
+        self, execution_id: str, tenant_id: str, wish: Wish, parts: AsyncIterable[bytes]
+    ) -> tuple[Reference, ResultRow]:
+        ref = ref_of(execution_id, wish.name, wish.id)
+        begun, blobs = Begun(parts), self._place(wish)
+        body = await blobs.put_stream(parsed(ref).key, begun.chunks(), media_type=wish.media_type)
+        store = store_word(blobs.name, body.size)
+        self._metrics.result_store_put.inc(store)
         made = Reference(
             ref=ref,
-            store=self._blobs.name,
+            store=store,
             size=body.size,
             sha256=body.sha256,
             media_type=wish.media_type,
-            preview=preview(body.head),
+            scope=wish.scope,
+            preview=preview(begun.head, wish.preview_bytes),
         )
         return made, await self._kept(execution_id, tenant_id, wish, made)
 
+    def most_bytes(self, wish: Wish) -> int:
+        """How large a value may be that comes as it is."""
+        return most_bytes(self._place(wish).name)
+
+    def _place(self, wish: Wish) -> Blobs:
+        """The store as the wish wants it; one without tiers keeps everything in one way."""
+        if wish.tier == "auto" and wish.packing == "none":
+            return self._blobs
+        if isinstance(self._blobs, Tiers):
+            return self._blobs.placing(wish.tier, wish.packing)
+        if wish.tier == "object" and self._blobs.name == "db":
+            raise NoObjectStore(
+                "this server has no object store", hint="set NOETL_OBJECT_STORE_URL"
+            )
+        return self._blobs
+
+    async def _owner(self, execution_id: str, wish: Wish) -> str:
+        """The run that a value goes with: what is of a whole workflow is of its root."""
+        if wish.scope != "workflow":
+            return execution_id
+        return await self._owners.root_of(execution_id)
+
     def store_of(self, size: int) -> str:
         """The word of the contract for where a value of this size lies."""
-        name = _STORES.get(self._blobs.name, "object")
-        return "kv" if name == "db" and size <= SMALL_BYTES else name
+        return store_word(_STORES.get(self._blobs.name, "object"), size)
 
     async def _may_put(self, execution_id: str, wish: Wish) -> str:
         tenant_id, _ = await self._owners.of(execution_id)
         if wish.ttl_s is not None and not 1 <= wish.ttl_s <= LONGEST_TTL_S:
             raise _unfit("/ttl", f"is not in 1..{LONGEST_TTL_S}")
         try:
-            checked(parsed(ref_of(execution_id, wish.name, "0" * _ID)).key)
+            checked(parsed(ref_of(execution_id, wish.name, wish.id or "0" * _ID)).key)
         except (InvalidRef, InvalidKey):
             raise _unfit("/name", "is not a name: segments between single slashes") from None
         try:
@@ -161,10 +213,9 @@ class Values:
         digest = sha256(data).hexdigest()
         ref = ref_of(execution_id, wish.name, digest[:_ID], "manifest")
         await self._blobs.put(parsed(ref).key, data, media_type=MANIFEST)
-        self._metrics.result_store_put.inc(self._blobs.name)
-        return Reference(
-            ref=ref, store=self._blobs.name, size=len(data), sha256=digest, media_type=MANIFEST
-        )
+        store = store_word(self._blobs.name, len(data))
+        self._metrics.result_store_put.inc(store)
+        return Reference(ref=ref, store=store, size=len(data), sha256=digest, media_type=MANIFEST)
 
     async def _kept(
         self, execution_id: str, tenant_id: str, wish: Wish, made: Reference

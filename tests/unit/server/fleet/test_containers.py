@@ -87,7 +87,8 @@ def test_a_state_told_three_times_is_one_report(state: str) -> None:
             assert report["event_id"] == told[0].event_id
             is_good = state == "succeeded"
             assert report["status"] == ("COMPLETED" if is_good else "FAILED")
-            assert report["result"]["context"]["data"] == {
+            assert (report["event_type"], report["meta"]["node_type"]) == ("call.done", "container")
+            assert report["result"]["context"] == {
                 "terminal_state": state, "job_name": "job-1", "job_uid": "u-1",
                 "completed_at": "2026-01-01T00:02:03.000000Z", "exit_code": 3, "reason": "why",
                 "stdout_uri": "noetl://o", "stderr_uri": None, "output": {"rows": 7},
@@ -138,7 +139,7 @@ async def test_one_that_comes_before_the_park_is_applied_after_it() -> None:
         await asyncio.sleep(0.01)
         (report,) = await reports(r, run)
         assert report["event_id"] == first.event_id
-        assert report["result"]["context"]["data"]["completed_at"] == "2026-01-01T00:00:00.000000Z"
+        assert report["result"]["context"]["completed_at"] == "2026-01-01T00:00:00.000000Z"
         assert await r.store.held.waiting() == []
         assert (await ended(r, run, output=1)).status == "duplicate"
         assert numbers(r, "succeeded") == (3, 0)
@@ -240,3 +241,43 @@ async def test_what_cannot_be_meant_is_refused() -> None:
             (422, "validation_failed"), (422, "bad_time"), (422, "invalid_id"),
             (422, "unknown_field"), (400, "bad_json"),
         ]  # fmt: skip
+
+
+@virtually
+async def test_a_job_of_the_same_name_before_it_is_not_the_one_that_is_waited_for() -> None:
+    async with rig() as r:
+        run, work = await begun(r)
+        await park(r, work)
+        assert (await ended(r, run, "failed", job_uid="u-0")).status == "accepted_stale"
+        assert (await ended(r, run, job_uid="u-1")).status == "accepted_in_flight"
+        (report,) = await reports(r, run)
+        assert report["result"]["context"]["job_uid"] == "u-1"
+
+
+@virtually
+async def test_a_script_with_a_job_may_end_before_it_has_parked() -> None:
+    script = BODY.replace("{kind: container, image: img}", "{kind: script, script: ls, job: {}}")
+    async with rig() as r:
+        run, work = await begun(r, script)
+        assert (await ended(r, run)).status == "accepted_in_flight"
+        await park(r, work)
+        await asyncio.sleep(0.01)
+        assert len(await reports(r, run)) == 1
+
+
+@virtually
+async def test_a_worker_tells_of_commands_of_its_pool() -> None:
+    async with rig() as r:
+        run, work = await begun(r)
+        await park(r, work)
+        body = ContainerCallback(state="failed", job_name="job-1", exit_code=2)
+        first = await r.client.container_of_command(work.command_id, body)
+        again = await r.client.container_of_command(work.command_id, body)
+        assert (first.status, again.status) == ("accepted_in_flight", "duplicate")
+        (report,) = await reports(r, run)
+        assert (report["event_type"], report["status"]) == ("call.done", "FAILED")
+        assert report["event_id"] == first.event_id
+        answer, told = await call(
+            r, "POST", "/api/commands/12/container-callback", {"state": "failed", "job_name": "j"}
+        )
+        assert (answer.status, told["code"]) == (404, "unknown_command")

@@ -186,6 +186,31 @@ async def test_more_than_64_mebibytes_are_refused_while_they_come() -> None:
         assert (await r.client.results(run)).items == ()
 
 
+class Rows(MemoryBlobs):
+    """A store without objects."""
+
+    @property
+    def name(self) -> str:
+        return "db"
+
+
+@virtually
+async def test_an_object_store_that_there_is_not_is_told() -> None:
+    async with rig(blobs=Rows()) as r:
+        run = await r.start(ONE_STEP)
+        path = f"/api/result/{run}?name=x&store=object"
+        answer, told = await call(r, "PUT", path, b"1", content_type="application/json")
+        assert (answer.status, told["code"]) == (422, "no_object_store")
+        assert "NOETL_OBJECT_STORE_URL" in str(told)
+        for wrong in ("store=attic", "compression=lz4", "scope=all"):
+            path = f"/api/result/{run}?name=x&{wrong}"
+            answer, told = await call(r, "PUT", path, b"1", content_type="application/json")
+            assert answer.status == 422
+        path = f"/api/result/{run}?name=x&store=row&compression=zstd"
+        answer, told = await call(r, "PUT", path, b"1", content_type="application/json")
+        assert (answer.status, told["store"]) == (201, "kv")
+
+
 @virtually
 async def test_what_is_stored_of_a_run_is_listed_in_pages_and_deleted() -> None:
     async with rig(inline_bytes=1024) as r:

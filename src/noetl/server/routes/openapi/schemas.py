@@ -45,7 +45,11 @@ def _complete(model: type[msgspec.Struct], schema: Json | None) -> None:
     """Say that an answer always has all of its members, unless it leaves out its defaults."""
     config = model.__struct_config__
     if schema is not None and not (config.omit_defaults or config.forbid_unknown_fields):
-        schema["required"] = list(schema["properties"])
+        schema["required"] = [
+            field.encode_name
+            for field in msgspec.structs.fields(model)
+            if field.default is not msgspec.UNSET
+        ]
 
 
 def _structs(models: Iterable[Any]) -> set[type[msgspec.Struct]]:

@@ -1,0 +1,1 @@
+"""Secrets of the server: credentials, the keychain, secret inputs, and how workers get them."""

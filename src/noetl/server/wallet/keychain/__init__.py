@@ -1,0 +1,1 @@
+"""The keychain: what entries of playbooks stand for, kept sealed, and renewed in time."""
