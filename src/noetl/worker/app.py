@@ -9,6 +9,7 @@ import platform
 from typing import TYPE_CHECKING
 
 from noetl.api.runtime import WorkerEntry
+from noetl.dsl.schema import plugin_schemas
 from noetl.telemetry.failpoint import armed, failpoint
 from noetl.worker.brakes import watch
 from noetl.worker.consume import Applicant, Consumer
@@ -26,16 +27,18 @@ from noetl.worker.playbooks import Playbooks
 from noetl.worker.pulse import Pulse
 from noetl.worker.report import Reporter
 from noetl.worker.results import Results
+from noetl.worker.secrets import Asking, Secrets
 from noetl.worker.tasks import Bench
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
     from typing import Any
 
-    from noetl.api.commands import Beat
+    from noetl.api.commands import Beat, Command
     from noetl.api.events import Reported
     from noetl.bus.base import Bus
     from noetl.worker.held import Run
+    from noetl.worker.secrets import Handed
 
 
 __all__ = ["Worker", "WorkerParts", "create_worker"]
@@ -85,6 +88,17 @@ class Worker:
         self.listener = None if parts.bus is None else Listener(self._ear(parts.bus))
         self.logs = Logs(client, parts.clock)
         self.heart = Chart(self.held, parts.worker_id, interval_s=parts.heartbeat_s, meters=meters)
+        self.secrets = Secrets(
+            Asking(
+                client=client,
+                worker_id=parts.worker_id,
+                redactor=parts.redactor,
+                register=self.register,
+                lifted=parts.lifted,
+            )
+        )
+        if parts.has_key:
+            self.secrets.make_key()
         self._executor = Executor(
             Desk(
                 bench=Bench(
@@ -93,14 +107,16 @@ class Worker:
                     redactor=parts.redactor,
                     objects=Objects(client),
                     blobs=parts.blobs,
-                    keychain=parts.keychain,
-                    secrets=parts.secrets,
+                    stores=parts.stores,
+                    scripts=parts.scripts,
+                    secrets=self._handed,
+                    pool=parts.pool,
                     ceiling_s=parts.ceiling_s,
                     default_s=parts.default_s,
                     tracer=parts.tracer,
                 ),
                 playbooks=Playbooks(client),
-                results=Results(client, meters, parts.parcels),
+                results=Results(client, meters, parts.parcels, parts.inline_bytes),
                 reporter=self.reporter,
                 logs=self.logs,
                 worker_id=parts.worker_id,
@@ -122,6 +138,11 @@ class Worker:
     def idle(self) -> bool:
         """Whether nothing runs and everything was reported."""
         return not len(self.held) and self.reporter.is_empty
+
+    @property
+    def owes(self) -> bool:
+        """Whether something is to be done when a report was stored, and nothing runs."""
+        return not len(self.held) and not self.reporter.afterwards.is_empty
 
     @property
     def is_ready(self) -> bool:
@@ -167,6 +188,7 @@ class Worker:
             for run in list(self.held):
                 self.held.stop(run)
             await _cancelled([*claims, *loops, *self._releases, drained])
+            self.reporter.afterwards.end()
             await self.reporter.saved()
             if not await self.held.emptied(ABANDON_S):
                 _log.error("tools ignore their end", extra={"count": self.held.running})
@@ -182,6 +204,7 @@ class Worker:
             hostname=platform.node(),
             capabilities={
                 "kinds": sorted(parts.tools),
+                "plugins": plugin_schemas({k: tool.Config for k, tool in parts.tools.items()}),
                 "extras": list(parts.extras),
                 "sandbox": parts.sandbox,
             },
@@ -189,7 +212,8 @@ class Worker:
                 "kind": "python",
                 "version": platform.python_version(),
                 "pid": os.getpid(),
-            },
+            }
+            | ({"worker_public_key": key} if (key := self.secrets.public) else {}),
         )
         joined = await patiently(lambda: parts.client.register_worker(body))
         self.heart.lease_s = joined.lease_seconds
@@ -229,6 +253,10 @@ class Worker:
         )
 
     # ------------------------------------------------------------------ answers
+
+    def _handed(self, command: Command) -> Handed:
+        own, before = self.secrets.of(command), self._parts.secrets
+        return own if before is None else before(own)
 
     async def _execute(self, run: Run) -> None:
         await self._executor.run(run, self.held)

@@ -11,6 +11,7 @@ import msgspec
 
 from noetl.api.events import Reports
 from noetl.telemetry.failpoint import armed, failpoint
+from noetl.worker.afterwards import Afterwards
 from noetl.worker.meters import Meters
 from noetl.worker.parcels import Undeliverable
 from noetl.worker.patience import Backoff, is_denied, is_passing
@@ -76,6 +77,7 @@ class Courier:
         self.is_denied = False
         self.quiet = asyncio.Event()
         """Set while nothing waits to be sent: only then is a request for work alone worth it."""
+        self.afterwards = Afterwards()
         self.spill = Spill(sender.outbox, sender.on_overflow)
         self._sender = sender
         self._queue = Queue()
@@ -232,6 +234,7 @@ class Courier:
         outcomes[outcome] = outcomes.get(outcome, 0) + 1
         if item.receipt is not None and not item.receipt.done():
             item.receipt.set_result(outcome)
+        self.afterwards.answered(item, outcome)
         if receipt is not None and outcome == "rejected":
             self._rejected(item, receipt.code or "rejected")
         return outcome
@@ -240,6 +243,7 @@ class Courier:
         """A command whose report cannot be stored fails; a failure that cannot is loud."""
         self.counts.rejected += 1
         report = item.report
+        self.afterwards.answered(item, "rejected")
         if item.receipt is not None and not item.receipt.done():
             item.receipt.set_result("rejected")
         if report.event_type not in _FINAL or item.is_last_word:

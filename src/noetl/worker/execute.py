@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass, field, replace
+from functools import partial
 from traceback import format_exception
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,6 @@ import msgspec
 
 from noetl.api.commands import Held as HeldCommand
 from noetl.api.commands import Release
-from noetl.api.results import INLINE_BYTES
 from noetl.dsl.views import Outcome, Reference
 from noetl.engine.events import Error
 from noetl.engine.pipeline import Done, Failed, Park, Pipeline, RunTask
@@ -21,6 +21,7 @@ from noetl.telemetry.traces.context import trace_id_of
 from noetl.telemetry.traces.span import CONSUMER
 from noetl.telemetry.traces.tracer import code_of
 from noetl.tools.base import Parked, ToolError, classify
+from noetl.worker.keeping import keeping_of, output_of, rendered_keeping
 from noetl.worker.logs import SHOWN_BYTES, Pace
 from noetl.worker.meters import Meters
 from noetl.worker.patience import is_passing
@@ -29,12 +30,13 @@ from noetl.worker.stepper import Stepper
 from noetl.worker.tasks import Sinks, Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from noetl.api.commands import Command
-    from noetl.dsl.playbook import Step
     from noetl.telemetry.traces.tracer import Tracer
+    from noetl.tools.base import ToolContext
     from noetl.worker.held import Held, Run
+    from noetl.worker.keeping import Keeping
     from noetl.worker.logs import Logs
     from noetl.worker.playbooks import Playbooks
     from noetl.worker.report import Reporter
@@ -58,6 +60,8 @@ class End:
     error_kind: str | None = None
     reason: str = ""
     """Why it is parked."""
+    afterwards: tuple[Callable[[], Awaitable[None]], ...] = ()
+    """What is done when it was stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +121,7 @@ class Executor:
         self._measure(end, command, took_s)
         report = desk.reporter.made(command, end.event_type, end.payload, took)
         size = end.size_bytes if told is None else end.size_bytes + SHOWN_BYTES
-        desk.reporter.end(report, size)
+        desk.reporter.end(report, size, end.afterwards)
 
     def _measure(self, end: End, command: Command, took_s: float) -> None:
         meters = self._desk.meters
@@ -152,15 +156,29 @@ class Executor:
         step = known.claim(name) if command.is_claim else known.step(name)
         tasks = Tasks(desk.bench, command, sinks, run.claimed_at)
         tasks.trace = trace
+        command = await tasks.whole(known.secret)
         stepper = Stepper(step, command, known.defaults, tasks)
+        stepper.output = output_of(step, known.results)
         pipeline = stepper.begin(await self._checkpoint(command))
-        awaited = await self._awaited(command)
+        end = await self._driven(run, pipeline, stepper, tasks)
+        works = [work for visit in tasks.afterwards.values() for work in visit]
+        is_well = end.event_type != "call.error"
+        return replace(end, afterwards=tuple(works)) if works and is_well else end
+
+    async def _driven(self, run: Run, pipeline: Pipeline, stepper: Stepper, tasks: Tasks) -> End:
+        """Run task after task."""
+        command, step = stepper.command, stepper.step
+        awaited, visit = await self._awaited(command), ""
         while True:
             move = await tasks.following(pipeline)
             match move:
                 case RunTask():
-                    outcome = awaited or await self._outcome(run, move, tasks, pipeline)
-                    awaited = None
+                    visit = move.idempotency_key
+                    if awaited is not None:
+                        outcome = await tasks.settled(move, pipeline.keep, awaited)
+                        awaited = None
+                    else:
+                        outcome = await self._outcome(run, move, tasks, pipeline)
                     if isinstance(outcome, Parked):
                         return await self._parked(outcome, move, pipeline, command)
                     pipeline = await stepper.settle(pipeline, outcome)
@@ -168,11 +186,13 @@ class Executor:
                         run.checkpoint = self._clean_checkpoint(pipeline)
                         run.is_saved = False
                 case Park():
+                    tasks.afterwards.pop(visit, None)  # what came of this try is not kept
                     return await self._retried(move, command)
                 case Done():
-                    return await self._done(move, step, command)
+                    keeping = await rendered_keeping(stepper.output, pipeline, tasks.touched)
+                    return await self._done(move, stepper, keeping, tasks)
                 case Failed():
-                    return await self._failed(move, step, command)
+                    return await self._failed(move, stepper)
 
     async def _outcome(
         self, run: Run, move: RunTask, tasks: Tasks, pipeline: Pipeline
@@ -194,10 +214,16 @@ class Executor:
             desk.meters.started(asyncio.get_running_loop().time() - run.claimed_at)
         if armed:
             await failpoint("worker.tool.start")
-        outcome = await tasks.run(move, pipeline.keep)
+        outcome = await tasks.run(move, partial(self._keep, run, pipeline))
         if armed:
             await failpoint("worker.tool.end")
         return outcome
+
+    def _keep(self, run: Run, pipeline: Pipeline, state: object) -> None:
+        """Keep where the running task is; the next beat tells the server, should we be lost."""
+        pipeline.keep(state)
+        run.checkpoint = self._clean_checkpoint(pipeline)
+        run.is_saved = False
 
     async def _checkpoint(self, command: Command) -> Mapping[str, Any] | None:
         checkpoint = command.context.checkpoint
@@ -224,28 +250,36 @@ class Executor:
 
     # ------------------------------------------------------------------ its ends
 
-    async def _done(self, done: Done, step: Step, command: Command) -> End:
+    async def _done(self, done: Done, stepper: Stepper, keeping: Keeping, tasks: Tasks) -> End:
         told = {
             "ctx": done.ctx,
             "iter": done.iter,
-            "of_step": {**selected(step, done.result), **done.of_step},
+            "of_step": {**selected(stepper.step, stepper.output, done.result), **done.of_step},
             "ends_loop": done.ends_loop,
             "tasks": done.tasks,
         }
-        return await self._with_result("call.done", told, (done.result, step), command)
+        kept = (done.result, keeping)
+        context = tasks.keeping_context
+        return await self._with_result("call.done", told, kept, stepper.command, context)
 
-    async def _failed(self, failed: Failed, step: Step, command: Command) -> End:
+    async def _failed(self, failed: Failed, stepper: Stepper) -> End:
+        """What there is of a failed step lies where any result does."""
         told = {"error": msgspec.to_builtins(failed.error), "tasks": failed.tasks}
-        end = await self._with_result("call.error", told, (failed.result, step), command)
+        kept = (failed.result, keeping_of(stepper.output, {}))
+        end = await self._with_result("call.error", told, kept, stepper.command)
         return replace(end, error_kind=failed.error.kind)
 
     async def _with_result(
-        self, event_type: str, told: dict[str, Any], result: tuple[Any, Step], command: Command
+        self,
+        event_type: str,
+        told: dict[str, Any],
+        result: tuple[Any, Keeping],
+        command: Command,
+        context: Callable[[], ToolContext] | None = None,
     ) -> End:
         payload, size = self._sealed(told)
-        value, step = result
-        most = min(step.output.inline_max_bytes, INLINE_BYTES) if step.output else INLINE_BYTES
-        kept, own = await self._desk.results.kept(value, command, most)
+        value, keeping = result
+        kept, own = await self._desk.results.kept(value, command, keeping, context)
         return End(event_type, {**payload, **kept}, size + own)
 
     async def _retried(self, park: Park, command: Command) -> End:

@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 from noetl import __version__
 from noetl.dsl.tasks.errors import ERROR_KINDS
+from noetl.sources.base import SOURCES
 from noetl.telemetry.log import LEVELS
 from noetl.telemetry.metrics import SIZES, SPANS, Metrics
 from noetl.telemetry.redact import SINKS
+from noetl.tools.container.supervise import RUNTIMES, STATES
+from noetl.tools.container.tool import ContainerTool
 from noetl.tools.http.tally import CLASSES, REASONS, Tally
+from noetl.tools.subscription import Fetched
 from noetl.worker.meters import Meters
 
 if TYPE_CHECKING:
@@ -119,13 +123,11 @@ class WorkerMetrics(Meters):
         self.http_blocked = metrics.counter(
             "http_blocked_total", "Requests that were not let out.", {"reason": REASONS}
         )
-        metrics.counter(
-            "subscription_messages_fetched_total", "Messages of sources.", {"source": ("nats",)}
+        self.fetched = metrics.counter(
+            "subscription_messages_fetched_total", "Messages of sources.", {"source": SOURCES}
         )
-        metrics.counter(
-            "container_jobs_total",
-            "Jobs of steps.",
-            {"runtime": ("kubernetes",), "state": ("succeeded", "failed")},
+        self.container_jobs = metrics.counter(
+            "container_jobs_total", "Jobs of steps.", {"runtime": RUNTIMES, "state": STATES}
         )
 
     def _count(self, name: str, meaning: str, **labels: Iterable[str]) -> Counter:
@@ -194,6 +196,12 @@ class WorkerMetrics(Meters):
         if isinstance(tally, Tally):
             self._sources.append(lambda: self.http_requests.replace(_labelled(tally.answers)))
             self._sources.append(lambda: self.http_blocked.replace(_labelled(tally.blocked)))
+        fetched = getattr(tools.get("subscription"), "fetched", None)
+        if isinstance(fetched, Fetched):
+            self._sources.append(lambda: self.fetched.replace(_labelled(fetched.messages)))
+        containers = tools.get("container")
+        if isinstance(containers, ContainerTool):
+            self._sources.append(lambda: self.container_jobs.replace(_counted(containers.tally)))
 
     def render(self) -> bytes:
         """The text that a scraper reads."""
@@ -232,3 +240,7 @@ class WorkerMetrics(Meters):
 
 def _labelled(counts: Mapping[str, int]) -> dict[tuple[str, ...], float]:
     return {(name,): float(count) for name, count in counts.items()}
+
+
+def _counted(counts: Mapping[tuple[str, str], int]) -> dict[tuple[str, ...], float]:
+    return {names: float(count) for names, count in counts.items()}

@@ -15,7 +15,7 @@ from noetl.ids import random_key
 from noetl.worker.patience import is_passing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from noetl.api.client import Client
@@ -40,12 +40,13 @@ class Parcels:
         self._folder = folder
         self._client = client
 
-    async def keep(self, raw: bytes) -> dict[str, Any]:
+    async def keep(self, raw: bytes, wishes: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Write a value down; the reference that stands for it until it is delivered."""
         name = random_key()  # equal values of two reports are two files
         await asyncio.to_thread(self._write, name, raw)
         digest = sha256(raw).hexdigest()
-        return {"store": STORE, "file": name, "sha256": digest, "size": len(raw)}
+        told = {"store": STORE, "file": name, "sha256": digest, "size": len(raw)}
+        return {**told, "wishes": dict(wishes)} if wishes else told
 
     async def delivered(self, item: Item) -> Item:
         """The report with its large values stored at the server."""
@@ -75,7 +76,11 @@ class Parcels:
         report = item.report
         try:
             return await self._client.put_result(
-                str(report.execution_id), report.step, raw, "application/json"
+                str(report.execution_id),
+                report.step,
+                raw,
+                "application/json",
+                **marker.get("wishes", {}),
             )
         except Refused as fault:
             if is_passing(fault):

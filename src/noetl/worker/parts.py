@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from noetl.api.results import INLINE_BYTES
 from noetl.telemetry.redact import Redactor
 from noetl.worker.meters import Meters
 from noetl.worker.tasks import CEILING_S, DEFAULT_S
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
     from noetl.ids import Ids
     from noetl.telemetry.traces.tracer import Tracer
     from noetl.tools.base import Tool
+    from noetl.tools.objects.store import Stores
+    from noetl.tools.sources import Scripts
     from noetl.worker.outbox import Outbox
     from noetl.worker.parcels import Parcels
     from noetl.worker.pulse import Line
-    from noetl.worker.tasks import Keychain, Secrets
+    from noetl.worker.secrets import Handed
 
 DRAIN_S: Final = 25.0
 
@@ -49,14 +52,22 @@ class WorkerParts:
     bus: Bus | None = None
     blobs: Blobs | None = None
     """Where tools read and leave large bytes; they refuse such work without it."""
+    stores: Stores | None = None
+    """Object stores that tools reach by the rules of this worker."""
+    scripts: Scripts | None = None
+    """Fetches scripts that lie elsewhere; tools refuse them without it."""
     redactor: Redactor = field(default_factory=Redactor)
-    keychain: Keychain | None = None
-    """Resolves the keychain entries that a task names, just before it runs."""
-    secrets: Secrets | None = None
-    """Gives a tool the fields of a credential by its name."""
+    secrets: Callable[[Handed], Handed] | None = None
+    """Stands before the secrets that the server seals to this worker; tests have stand-ins."""
+    lifted: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Credentials that the environment of this worker holds."""
+    has_key: bool = False
+    """The key that others seal to is made before it is needed."""
     drain_s: float = DRAIN_S
     ceiling_s: float = CEILING_S
     default_s: float = DEFAULT_S
+    inline_bytes: int = INLINE_BYTES
+    """How large a result may be that stands in its report."""
     sandbox: str = ""
     extras: tuple[str, ...] = ()
     kind_limits: Mapping[str, int] = field(default_factory=dict)

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from noetl.api.problems import Refused
 from noetl.dsl.diagnostics import InvalidDocument
-from noetl.dsl.parse import read
+from noetl.dsl.parse import parse
 from noetl.dsl.playbook import Playbook
+from noetl.dsl.plugins import STORED
+from noetl.dsl.secret_inputs import secret_paths
 from noetl.engine.cursor import claim_step
 from noetl.tools.base import ToolError
 from noetl.worker.patience import is_passing, patiently
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from noetl.api.catalog import Entry
     from noetl.api.client import Client
     from noetl.dsl.playbook import Step
-    from noetl.dsl.tasks.task import TaskSpec
+    from noetl.dsl.tasks.task import Output, TaskSpec
 
 MOST_KEPT: Final = 256
 WITHIN_S: Final = 30.0
@@ -32,6 +34,10 @@ class Known:
 
     steps: Mapping[str, Step]
     defaults: TaskSpec | None
+    results: Output | None = None
+    """How results are kept unless a step says otherwise."""
+    secret: tuple[tuple[str, ...], ...] = ()
+    """Where the secret values of its workload lie."""
     claims: dict[str, Step] = field(default_factory=dict)
     """Steps that run the claim of a cursor, made on first use."""
 
@@ -74,24 +80,24 @@ class Playbooks:
             raise ToolError("config", fault.code, message) from None
         known = self.kept(catalog_id)
         if known is None:
-            known = _known(_read(entry))
+            known = _known(entry)
             self._kept[catalog_id] = known
             if len(self._kept) > self._most:
                 self._kept.popitem(last=False)
         return known
 
 
-def _read(entry: Entry) -> Playbook:
-    try:
-        return read(entry.content, Playbook, name=entry.path)
-    except InvalidDocument as fault:
-        raise ToolError("config", "invalid_playbook", str(fault)) from None
-
-
-def _known(playbook: Playbook) -> Known:
+def _known(entry: Entry) -> Known:
+    parsed = parse(entry.content, plugins=STORED)
+    playbook = parsed.model
+    if not isinstance(playbook, Playbook):
+        told = InvalidDocument(parsed.diagnostics, source=entry.path)
+        raise ToolError("config", "invalid_playbook", str(told))
     spec = playbook.executor.spec if playbook.executor else None
     policy = spec.policy if spec else None
     return Known(
         steps={step.name: step for step in playbook.workflow},
         defaults=policy.defaults if policy else None,
+        results=policy.results if policy else None,
+        secret=secret_paths(parsed),
     )

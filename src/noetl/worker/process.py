@@ -18,22 +18,34 @@ from noetl import __version__
 from noetl.api.client import Client
 from noetl.api.problems import Refused
 from noetl.api.sockets import SocketTransport
-from noetl.blobs.file import FileBlobs
 from noetl.bus.nats import NatsBus
 from noetl.clock import SystemClock
 from noetl.errors import NoetlError
 from noetl.ids import MACHINES, Ids
-from noetl.settings import child_environment
+from noetl.settings import (
+    child_environment,
+    mcp_endpoints,
+    podman_environment,
+    secret_files,
+    uv_environment,
+)
 from noetl.telemetry import failpoint, log
 from noetl.telemetry.redact import Redactor
 from noetl.telemetry.traces.otlp import headers_of
+from noetl.tools.container.tool import ContainerTool, Site
 from noetl.tools.http.egress import Egress
 from noetl.tools.interpreter import scratch
+from noetl.tools.interpreter.cgroup import Groups
+from noetl.tools.interpreter.environments import Environments
 from noetl.tools.interpreter.pool import Interpreters
 from noetl.tools.interpreter.process import Processes
 from noetl.tools.interpreter.sandbox import Sandbox, SandboxMissing
+from noetl.tools.mcp.places import Known
+from noetl.tools.objects.store import Stores
 from noetl.tools.registry import Parts, builtins, with_plugins
+from noetl.tools.sources import Scripts
 from noetl.worker.app import WorkerParts, create_worker
+from noetl.worker.blobs import ServerBlobs
 from noetl.worker.brakes import disk_is_full, memory_is_high
 from noetl.worker.health import Health, serving
 from noetl.worker.identity import CannotStart, checked_pool, identified
@@ -41,6 +53,7 @@ from noetl.worker.metrics import WorkerMetrics
 from noetl.worker.outbox import Outbox, OutboxDamaged, OutboxFull
 from noetl.worker.parcels import Parcels
 from noetl.worker.pulse import Line
+from noetl.worker.secrets import lifted
 
 if TYPE_CHECKING:
     from noetl.bus.base import Bus
@@ -108,6 +121,8 @@ class _Process:
         self._home = settings.home.absolute()
         self._is_warm = False
         self._worker: Worker | None = None
+        self._stores: Stores | None = None
+        self._scripts: Scripts | None = None
         self._work: asyncio.Task[None] | None = None
         self._signals = 0
 
@@ -124,6 +139,7 @@ class _Process:
                 "version": __version__,
                 "worker_id": self._identity.name,
                 "pool": settings.pool,
+                "plugins": {"failed": dict(registry.failed)},
             }
             health = Health(self._reasons, meters.render, about)
             await self._listen(stack, health)
@@ -133,6 +149,7 @@ class _Process:
             meters.follow_tools(registry.tools, self._redactor)
             meters.lines = self._lines.written
             self._lines.always.update(worker_id=self._identity.name, pool=settings.pool)
+            await self._adopt(registry, parts.client)
             await interpreters.warm_up()
             self._is_warm = True
             gc.freeze()
@@ -175,33 +192,68 @@ class _Process:
             return ("warming_up",)
         return worker.reasons
 
+    @staticmethod
+    async def _adopt(registry: Registry, client: Client) -> None:
+        """Go on with the containers of the last run."""
+        tool = registry.tools.get(ContainerTool.kind)
+        if isinstance(tool, ContainerTool) and (count := await tool.adopt(client)):
+            _log.info("containers of the last run", extra={"count": count})
+
     # ------------------------------------------------------------------ what it opens
 
     async def _tools(self, stack: AsyncExitStack) -> tuple[Interpreters, Registry]:
         settings = self._settings
         environ = child_environment()
         await asyncio.to_thread(scratch.sweep)
-        sandbox = Sandbox.detect(settings.python_sandbox, hidden=(self._home,))  # type: ignore[arg-type]  # the setting is one of the modes
-        interpreters = Interpreters(sandbox, environ, slots=settings.slots)
+        hidden = (self._home, *secret_files())
+        sandbox = Sandbox.detect(settings.python_sandbox, hidden=hidden)  # type: ignore[arg-type]  # the setting is one of the modes
+        sandbox.groups = Groups.found() if settings.python_sandbox != "off" else None
+        packages = None
+        if settings.python_requirements == "allow":
+            packages = Environments(self._home / "python", uv_environment())
+        interpreters = Interpreters(sandbox, environ, slots=settings.slots, packages=packages)
         stack.push_async_callback(interpreters.close)
         parts = Parts(
             interpreters=interpreters,
             processes=Processes(sandbox, environ),
-            data_roots=tuple(Path(root) for root in settings.data_roots),
+            data_roots=self._data_roots(),
             shell=settings.is_shell_on,
+            mcp=Known(
+                endpoints=mcp_endpoints(),
+                url=settings.mcp_url,
+                stdio_allow=settings.mcp_stdio_allow,
+            ),
             egress=Egress(
                 mode="open" if settings.http_egress == "open" else "guarded",
                 allow=settings.http_allow,
                 always=(settings.server_url,),
             ),
+            site=Site(
+                namespaces=settings.namespaces,
+                is_polled=settings.is_container_polled,
+                may_run_processes=settings.may_run_processes,
+                home=self._identity.folder / "containers",
+                environ=podman_environment(),
+            ),
             clock=self._clock,
         )
         registry = with_plugins(builtins(parts))
         stack.push_async_callback(registry.close)
+        self._stores = Stores(parts.egress)
+        self._scripts = Scripts(parts.egress, parts.data_roots, self._stores)
+        stack.push_async_callback(self._scripts.close)
         for name, reason in registry.failed.items():
             _log.error("a plug-in is left out", extra={"plugin": name, "reason": reason})
         _log.info("tools", extra={"kinds": sorted(registry.tools), "sandbox": sandbox.level})
         return interpreters, registry
+
+    def _data_roots(self) -> tuple[Path, ...]:
+        """The folders of file databases; without a word, one in the home."""
+        if self._settings.data_roots:
+            return tuple(Path(root) for root in self._settings.data_roots)
+        own = self._home / "data"
+        own.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return (own,)
 
     async def _listen(self, stack: AsyncExitStack, health: Health) -> None:
         bind = self._settings.metrics_bind
@@ -225,7 +277,6 @@ class _Process:
         meters: WorkerMetrics,
     ) -> WorkerParts:
         settings = self._settings
-        blobs = self._home / "blobs"
         ids = LeasedIds(self._clock, settings.machine_id)
         client = self._client(stack, settings.server_url)
         outbox = await self._outbox(stack)
@@ -241,11 +292,16 @@ class _Process:
             pool=settings.pool,
             slots=settings.slots,
             bus=await self._bus(stack),
-            blobs=FileBlobs(blobs),
+            blobs=ServerBlobs(client),
+            stores=self._stores,
+            scripts=self._scripts,
             redactor=self._redactor,
+            lifted=lifted(settings.keychain_env_vars, settings.pool),
+            has_key=True,
             drain_s=settings.drain_s,
             ceiling_s=settings.tool_timeout_max_s,
             default_s=settings.command_timeout_s,
+            inline_bytes=settings.inline_bytes,
             sandbox=interpreters.sandbox.level,
             kind_limits=settings.kind_limits,
             heartbeat_s=settings.heartbeat_s,
@@ -257,7 +313,7 @@ class _Process:
             parcels=parcels,
             brakes={
                 "memory": memory_is_high(settings.memory_high),
-                "disk": disk_is_full(blobs),
+                "disk": disk_is_full(self._home),
             },
             meters=meters,
             tracer=await self._tracer(stack, meters),

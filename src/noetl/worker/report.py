@@ -15,7 +15,10 @@ from noetl.worker.courier import ENVELOPE_BYTES, Courier
 from noetl.worker.sending import Item
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from noetl.api.commands import Command
+    from noetl.worker.afterwards import Work
     from noetl.worker.courier import Sender
 
 COMPANY_S: Final = 0.25
@@ -75,8 +78,9 @@ class Reporter(Courier):
         self._put(report, ENVELOPE_BYTES)
         self._arm(asyncio.get_running_loop())
 
-    def end(self, report: Report, size_bytes: int) -> None:
-        """Queue what came of a command."""
+    def end(self, report: Report, size_bytes: int, afterwards: Sequence[Work] = ()) -> None:
+        """Queue what came of a command, and what is done when that was stored."""
+        self.afterwards.expect(str(report.event_id), afterwards)
         self._put(report, size_bytes + ENVELOPE_BYTES)
         self._send_now()
 
@@ -90,6 +94,7 @@ class Reporter(Courier):
         if self._queue:
             self._send_now()
         await self.quiet.wait()
+        await self.afterwards.done()
 
     async def saved(self) -> None:
         """Leave what was not answered on the disk; for the end, when nothing is sent any more."""

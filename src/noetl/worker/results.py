@@ -6,6 +6,7 @@ import base64
 import math
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -16,16 +17,21 @@ from noetl.api.problems import Refused
 from noetl.api.results import INLINE_BYTES
 from noetl.dsl.paths import NoSuchPath, found_at
 from noetl.dsl.template import View
-from noetl.tools.base import ToolError
+from noetl.tools.base import Plain, ToolError
+from noetl.tools.objects.kept import put_result
 from noetl.worker.meters import Meters
 from noetl.worker.patience import is_passing, patiently
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from noetl.api.client import Client
     from noetl.api.commands import Command
     from noetl.dsl.playbook import Step
+    from noetl.dsl.tasks.task import Output
+    from noetl.tools.base import ToolContext
+    from noetl.tools.objects.kept import Bucket
+    from noetl.worker.keeping import Keeping
     from noetl.worker.parcels import Parcels
 
 CHECKPOINT_BYTES: Final = 256 << 10
@@ -33,6 +39,8 @@ APART: Final = "_ref"
 """The key of a checkpoint that lies elsewhere."""
 _AS_IT_IS: Final = frozenset({str, bool, type(None)})
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
+_NO_WISHES: Final[Mapping[str, Any]] = MappingProxyType({})
+NO_OBJECT_STORE: Final = "no_object_store"
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -66,6 +74,8 @@ def _plain(value: Any, on_nan: Callable[[], None]) -> Any:  # noqa: ANN401 - any
             name: item if type(item) in _AS_IT_IS else _plain(item, on_nan)
             for name, item in value.items()
         }
+    if kind is Plain:
+        return dict(value)
     if kind is int:  # beyond 64 bits most readers would round it
         return value if _LEAST <= value <= _MOST else str(value)
     if kind is float:
@@ -104,22 +114,54 @@ class Results:
     """Keeps values where events may carry them."""
 
     def __init__(
-        self, client: Client, meters: Meters | None = None, parcels: Parcels | None = None
+        self,
+        client: Client,
+        meters: Meters | None = None,
+        parcels: Parcels | None = None,
+        inline_bytes: int = INLINE_BYTES,
     ) -> None:
         self._client = client
         self._parcels = parcels
+        self._inline_bytes = inline_bytes
         self._meters = meters or Meters()
 
     async def kept(
-        self, value: object, command: Command, most_bytes: int = INLINE_BYTES
+        self,
+        value: object,
+        command: Command,
+        keeping: Keeping,
+        context: Callable[[], ToolContext] | None = None,
     ) -> tuple[dict[str, Any], int]:
-        """The fields of a report that hold the value, and how many bytes they take."""
+        """The fields of a report that hold the value, and how many bytes they take.
+
+        `context` gives what a bucket of the author's own is reached with.
+        """
         if value is None:
             return {}, 0
         raw = encoded(value)
+        most_bytes = min(keeping.inline_bytes, self._inline_bytes)
         if len(raw) <= most_bytes:
             return {"result": msgspec.Raw(raw)}, len(raw)
-        return {"reference": await self._stored(raw, command)}, most_bytes
+        if keeping.stays_inline:
+            message = f"`output.store`: {len(raw)} bytes; an event holds {most_bytes}"
+            raise ToolError("storage_quota", "inline_limit", message)
+        if keeping.bucket is not None and context is not None:
+            name = keeping.name or command.node_name
+            told = encoded(await self._in_bucket(raw, keeping.bucket, name, context()))
+            return {"result": msgspec.Raw(told)}, len(told)
+        return {"reference": await self._stored(raw, command, keeping.wishes)}, most_bytes
+
+    async def _in_bucket(
+        self, raw: bytes, bucket: Bucket, name: str, ctx: ToolContext
+    ) -> dict[str, Any]:
+        """Put a value into a bucket of the author's own; what stands in its place."""
+        try:
+            made = await put_result(raw, name, bucket, ctx)
+        except ToolError:
+            self._meters.stored("refused", 0)
+            raise
+        self._meters.stored("ok", len(raw))
+        return made
 
     async def checkpoint(self, made: dict[str, Any], command: Command) -> tuple[Any, int]:
         """A checkpoint as it may travel: whole, or as the reference of where it lies."""
@@ -128,10 +170,12 @@ class Results:
             return msgspec.Raw(raw), len(raw)
         return {APART: await self._stored(raw, command)}, INLINE_BYTES
 
-    async def _stored(self, raw: bytes, command: Command) -> dict[str, Any]:
+    async def _stored(
+        self, raw: bytes, command: Command, wishes: Mapping[str, Any] = _NO_WISHES
+    ) -> dict[str, Any]:
         def store() -> Awaitable[dict[str, Any]]:
             return self._client.put_result(
-                command.execution_id, command.node_name, raw, "application/json"
+                command.execution_id, command.node_name, raw, "application/json", **wishes
             )
 
         try:
@@ -140,23 +184,21 @@ class Results:
             if self._parcels is None:
                 raise
             self._meters.stored("kept", 0)
-            return await self._parcels.keep(raw)
+            return await self._parcels.keep(raw, wishes)
         except Refused as fault:
             if self._parcels is not None and is_passing(fault):
                 self._meters.stored("kept", 0)
-                return await self._parcels.keep(raw)
+                return await self._parcels.keep(raw, wishes)
             self._meters.stored("refused", 0)
             message = f"{len(raw)} bytes could not be stored: {fault.message}"
-            raise ToolError("storage_quota", fault.code, message) from None
+            kind = "config" if fault.code == NO_OBJECT_STORE else "storage_quota"
+            raise ToolError(kind, fault.code, message) from None
         self._meters.stored("ok", len(raw))
         return found
 
 
-def selected(step: Step, data: Any) -> dict[str, Any]:  # noqa: ANN401 - data of a tool
+def selected(step: Step, output: Output | None, data: Any) -> dict[str, Any]:  # noqa: ANN401 - data of a tool
     """The fields that the author chose of a result: readable as `<step>.<name>` without a fetch."""
-    output = step.output
-    if output is None and len(step.tools) == 1:
-        output = step.tools[0].output
     if output is None or not output.select or step.loop is not None:
         return {}
     found: dict[str, Any] = {}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from noetl.api.commands import Command
     from noetl.dsl.playbook import Step
-    from noetl.dsl.tasks.task import TaskSpec
+    from noetl.dsl.tasks.task import Output, TaskSpec
     from noetl.worker.tasks import Tasks
 
 
@@ -24,8 +24,10 @@ class Stepper:
     def __init__(
         self, step: Step, command: Command, defaults: TaskSpec | None, tasks: Tasks
     ) -> None:
-        self._step = step
-        self._command = command
+        self.step = step
+        self.command = command
+        self.output: Output | None = None
+        """How its result is kept."""
         self._defaults = defaults
         self._tasks = tasks
         refs = command.context.refs
@@ -33,9 +35,9 @@ class Stepper:
 
     def begin(self, checkpoint: Mapping[str, Any] | None) -> Pipeline:
         """The pipeline from its first task, or from where it was."""
-        command = self._command
+        command = self.command
         return Pipeline(
-            self._step,
+            self.step,
             command.context.bindings,
             execution_id=command.execution_id,
             command_key=command.command_key,

@@ -5,47 +5,45 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
+from noetl.api.credentials import KeychainPut
 from noetl.api.problems import Refused
+from noetl.dsl.secret_inputs import MASK, at, is_masked, with_secrets
+from noetl.dsl.tasks.about import DEFAULT_TIMEOUT_S, about
 from noetl.dsl.views import NeedsObject, Outcome
+from noetl.engine.pipeline import RunTask
 from noetl.tools.base import Parked, ToolContext, ToolError, failed, run_tool
 from noetl.worker.results import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
     from typing import TypeVar
 
     from noetl.api.client import Client
     from noetl.api.commands import Command
     from noetl.blobs.base import Blobs
     from noetl.dsl.views import Reference
-    from noetl.engine.pipeline import Done, Failed, Park, Pipeline, RunTask
+    from noetl.engine.pipeline import Done, Failed, Park, Pipeline
     from noetl.telemetry.redact import Redactor
     from noetl.telemetry.traces.tracer import Tracer
     from noetl.tools.base import Tool
+    from noetl.tools.objects.store import Stores
+    from noetl.tools.sources import Scripts
     from noetl.worker.logs import Lines, Pace
     from noetl.worker.objects import Objects
+    from noetl.worker.secrets import Handed
 
     T = TypeVar("T")
-    Keychain = Callable[[frozenset[str]], Awaitable[Mapping[str, Any]]]
-    Secrets = Callable[[str], Awaitable[Mapping[str, Any]]]
 
-DEFAULT_S: Final = 300.0
+DEFAULT_S: Final = DEFAULT_TIMEOUT_S
 CEILING_S: Final = 3600.0
-_DEFAULTS: Final[Mapping[str, float | None]] = {
-    "http": 60.0,
-    "mcp": 60.0,
-    "wasm": 10.0,
-    "transfer": 1800.0,
-    "nats": 10.0,
-    "subscription": 10.0,
-    "container": 3600.0,
-    "playbook": None,
-    "playbooks": None,
-    "wait": None,
-}
-_PARKING: Final = frozenset({"playbook", "playbooks", "wait"})
+_PARKING: Final = frozenset({"playbook", "playbooks", "wait", "container"})
+NAMED_S: Final = 30 * 86_400.0
+"""How long a secret keeps the name that a task gave it."""
 _NOT_FOUND: Final = 404
 _NO_SECRETS: Final[Mapping[str, Any]] = {}
 
@@ -59,8 +57,10 @@ class Bench:
     redactor: Redactor
     objects: Objects
     blobs: Blobs | None = None
-    keychain: Keychain | None = None
-    secrets: Secrets | None = None
+    stores: Stores | None = None
+    scripts: Scripts | None = None
+    secrets: Callable[[Command], Handed] | None = None
+    pool: str = ""
     ceiling_s: float = CEILING_S
     default_s: float = DEFAULT_S
     tracer: Tracer | None = None
@@ -86,10 +86,30 @@ class Tasks:
         """Values by reference that templates of this command touched."""
         self.trace: Mapping[str, Any] | None = command.trace
         """Where in its trace the command is."""
+        self.afterwards: dict[str, list[Callable[[], Awaitable[None]]]] = {}
+        """What follows the report, by the visit of a task that asked for it."""
         self._bench = bench
+        self._awaited: Outcome | None = None
         self._claimed_at = claimed_at
         self._command = command
         self._sinks = sinks
+        self.secrets = None if bench.secrets is None else bench.secrets(command)
+
+    async def whole(self, paths: tuple[tuple[str, ...], ...]) -> Command:
+        """The command with the secret inputs that its templates name in the places of the masks."""
+        bound = self._command.context.bindings
+        workload = bound.get("workload")
+        if not paths or not workload or self.secrets is None or not is_masked(workload, paths):
+            return self._command
+        filled = with_secrets(workload, await self.secrets.inputs())
+        if is_masked(filled, paths):
+            lost = ", ".join(f"`{'.'.join(path)}`" for path in paths if at(filled, path) == MASK)
+            raise ToolError("auth", "secret_missing", f"nobody keeps the secret input {lost}")
+        context = msgspec.structs.replace(
+            self._command.context, bindings={**bound, "workload": filled}
+        )
+        self._command = msgspec.structs.replace(self._command, context=context)
+        return self._command
 
     async def touched(self, make: Callable[[], T]) -> T:
         """What `make` makes; a value that it reads and that lies elsewhere is fetched before."""
@@ -102,9 +122,14 @@ class Tasks:
 
     async def following(self, pipeline: Pipeline) -> RunTask | Park | Done | Failed:
         """What the pipeline does next, with the secrets that it names there."""
-        names, keychain = pipeline.needs_keychain(), self._bench.keychain
-        known = await keychain(names) if names and keychain is not None else _NO_SECRETS
-        return await self.touched(lambda: pipeline.next(known))
+        names, secrets = pipeline.needs_keychain(), self.secrets
+        if secrets is None:
+            return await self.touched(pipeline.next)
+        known = await secrets.keychain(names) if names else _NO_SECRETS
+        move = await self.touched(lambda: pipeline.next(known))
+        if isinstance(move, RunTask):
+            await secrets.ahead(_aliases(move.config))
+        return move
 
     async def fetch(self, reference: Reference) -> None:
         """Make a value readable by the templates of this command."""
@@ -114,6 +139,19 @@ class Tasks:
         """Whether repeating a task of this kind could be seen outside."""
         tool = self._bench.tools.get(kind)
         return tool is None or tool.traits.side_effects
+
+    async def settled(
+        self, move: RunTask, keep: Callable[[Any], None], awaited: Outcome
+    ) -> Outcome | Parked:
+        """What a task waited for as its outcome, or what its tool makes of that."""
+        tool = self._bench.tools.get(move.task.kind)
+        if tool is None or not tool.traits.settles:
+            return awaited
+        self._awaited = awaited
+        try:
+            return await self.run(move, keep)
+        finally:
+            self._awaited = None
 
     async def run(self, move: RunTask, keep: Callable[[Any], None] = _forget) -> Outcome | Parked:
         """Run the task's tool within its limits; `keep` takes where it is, for its next try."""
@@ -138,7 +176,9 @@ class Tasks:
         began = loop.time()
         try:
             ctx = self._context(move, self._deadline(move, began))
-            ctx.on_keep, ctx.trace = keep, trace
+            ctx.on_keep, ctx.trace, ctx.awaited = keep, trace, self._awaited
+            ctx.on_afterwards = partial(self._after, move.idempotency_key)
+            self.afterwards.pop(move.idempotency_key, None)  # this try takes the place of the last
             outcome = await run_tool(self._tool(kind), {"kind": kind, **move.config}, ctx)
             if isinstance(outcome, Parked):
                 return outcome
@@ -148,6 +188,9 @@ class Tasks:
             data = None
         took = round((loop.time() - began) * 1000, 3)
         return replace(outcome, data=data, meta={**(outcome.meta or {}), "duration_ms": took})
+
+    def _after(self, visit: str, work: Callable[[], Awaitable[None]]) -> None:
+        self.afterwards.setdefault(visit, []).append(work)
 
     def _tool(self, kind: str) -> Tool:
         tool = self._bench.tools.get(kind)
@@ -164,7 +207,10 @@ class Tasks:
         if given is not None and given > ceiling:
             message = f"/timeout: {given:g} s is over the limit of this worker, {ceiling:g} s"
             raise ToolError("config", "invalid_config", message)
-        limit = _DEFAULTS.get(move.task.kind, self._bench.default_s) if given is None else given
+        usual = about(move.task.kind).timeout_s
+        if usual == DEFAULT_TIMEOUT_S:
+            usual = self._bench.default_s
+        limit = usual if given is None else given
         ends = None if limit is None else now + limit
         if self._command.deadline is None:
             return ends
@@ -185,13 +231,15 @@ class Tasks:
         command, task, lines = self._command, move.task.name, self._sinks.lines
         is_code = move.task.kind == "python"
         known = _known(move.scope, command) if is_code else move.scope
-        return ToolContext(
+        scripts = self._bench.scripts
+        ctx = ToolContext(
             execution_id=command.execution_id,
             step=command.node_name,
             command_id=command.command_id,
             idempotency_key=move.idempotency_key,
             task=task,
             attempt=command.attempt,
+            try_number=move.try_number,
             deadline=deadline,
             timeout_s=move.timeout_s,
             resume=move.resume,
@@ -200,13 +248,47 @@ class Tasks:
             scope=known,
             names=_lazy_names(command) if is_code else (),
             redactor=self._bench.redactor,
+            client=self._bench.client,
             blobs=self._bench.blobs,
+            stores=self._bench.stores,
             load=self.fetch,
-            secrets=self._bench.secrets,
+            secrets=None if self.secrets is None else self.secrets.credential,
+            name_secret=self._name_secret,
+            pool=self._bench.pool,
             fetch=lambda name: self._fetch(move.scope, name),
             on_log=lambda stream, level, text: lines.write(task, stream, level, text),
             on_progress=self._sinks.pace.tell,
         )
+        if scripts is not None:
+            ctx.load_script = lambda script: scripts.load(script, ctx)
+        return ctx
+
+    def keeping_context(self) -> ToolContext:
+        """What is needed to put a result into a bucket of the author's own."""
+        command = self._command
+        return ToolContext(
+            execution_id=command.execution_id,
+            step=command.node_name,
+            command_id=command.command_id,
+            idempotency_key=command.idempotency_key,
+            redactor=self._bench.redactor,
+            stores=self._bench.stores,
+            secrets=None if self.secrets is None else self.secrets.credential,
+            pool=self._bench.pool,
+        )
+
+    async def _name_secret(self, name: str, entry: Mapping[str, Any]) -> None:
+        """Give a secret a name in the keychain of the run; the server reads it when it is used."""
+        command = self._command
+        body = KeychainPut(
+            data={},
+            scope_type="local",
+            execution_id=command.execution_id,
+            credential_type=str(entry["kind"]),
+            expires_in=NAMED_S,
+            renew_config=dict(entry),
+        )
+        await self._bench.client.put_keychain(command.catalog_id, name, body)
 
     async def _fetch(self, scope: Mapping[str, Any], name: str) -> tuple[bool, Any]:
         """A name of python's `context`: what was bound, else a finished step of the run."""
@@ -225,6 +307,15 @@ class Tasks:
 
 
 _EAGER: Final = {"workload": "workload", "variables": "ctx"}
+
+
+def _aliases(config: Mapping[str, Any]) -> Iterator[str]:
+    """The credentials that a rendered task names."""
+    auth = config.get("auth")
+    if isinstance(auth, str):
+        yield auth
+    elif isinstance(auth, dict) and isinstance(auth.get("credential"), str):
+        yield auth["credential"]
 
 
 def _known(scope: Mapping[str, Any], command: Command) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import msgspec
 
 from noetl.api.catalog import Entry
 from noetl.api.commands import Beat, Claimed, Command, CommandContext
+from noetl.api.credentials import SealedAnswer
 from noetl.api.events import LogBatch, Receipt, Report, Reported, Reports
 from noetl.api.problems import Problem, Refused
 from noetl.api.runtime import Joined
@@ -23,6 +24,7 @@ from noetl.dsl.tasks import Noop
 from noetl.dsl.views import Outcome
 from noetl.ids import Ids
 from noetl.local.virtual import run_virtually
+from noetl.secrets.sealed import about_delivery, seal_to
 from noetl.tools.base import Parked, Traits
 from noetl.tools.noop import NoopTool
 from noetl.worker.app import WorkerParts, create_worker
@@ -59,9 +61,13 @@ class FakeServer:
         self.released: list[Any] = []
         self.lines: list[Any] = []
         self.objects: dict[str, bytes] = {}
+        self.wishes: list[dict[str, Any]] = []
         self.steps: dict[str, Any] = {}
         self.left: list[str] = []
         self.entered: list[str] = []
+        self.key = ""
+        self.kept: dict[tuple[str, str], Any] = {}
+        self.asked: list[tuple[str, str]] = []
         self.entries = 0
         self.fetches = 0
         self.failures: dict[str, deque[Exception]] = {}
@@ -183,11 +189,23 @@ class FakeServer:
     async def register_worker(self, body: Any) -> Joined:
         self._fail("register_worker")
         self.entered.append(body.name)
+        self.key = body.runtime.get("worker_public_key", "")
         await self._say()
         return Joined(
             name=body.name, lease_seconds=self.lease_s, servers=self.servers,
             machine_id=self.machine_id,
         )  # fmt: skip
+
+    async def sealed(self, name: str, *, kind: str, worker_id: str, **about: str) -> SealedAnswer:
+        self.asked.append((kind, name))
+        self._fail("sealed")
+        if not self.key:
+            raise refusal(400, "worker_key_missing")
+        if (kind, name) not in self.kept:
+            raise refusal(404, "not_found")
+        told = about_delivery(worker_id, about["execution_id"], name)
+        sealed = seal_to(self.key, msgspec.json.encode(self.kept[kind, name]), told)
+        return SealedAnswer(**msgspec.structs.asdict(sealed), expires_at="2026-01-01T00:00:00Z")
 
     async def leave(self, body: Any) -> None:
         self.left.append(body.name)
@@ -200,8 +218,11 @@ class FakeServer:
             digest="", created_at="",
         )  # fmt: skip
 
-    async def put_result(self, execution_id: str, step: str, body: bytes, media_type: str) -> Any:
+    async def put_result(
+        self, execution_id: str, step: str, body: bytes, media_type: str, **wishes: Any
+    ) -> Any:
         self._fail("put_result")
+        self.wishes.append(wishes)
         digest = hashlib.sha256(body).hexdigest()
         ref = f"noetl://execution/{execution_id}/result/{step}/{digest[:32]}"
         self.objects[ref] = body

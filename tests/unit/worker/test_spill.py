@@ -196,10 +196,10 @@ LARGE = "x" * 200_000
 class Unstored(Away):
     """A server that is away for large values too."""
 
-    async def put_result(self, *args):
+    async def put_result(self, *args, **wishes):
         if not self.is_back.is_set():
             raise GONE
-        return await super().put_result(*args)
+        return await super().put_result(*args, **wishes)
 
 
 async def test_a_large_result_lies_beside_the_outbox_until_the_server_is_back(tmp_path):
@@ -219,6 +219,38 @@ async def test_a_large_result_lies_beside_the_outbox_until_the_server_is_back(tm
     assert (modes, running) == ([0o600], 0)
     reference = report.payload["reference"]
     assert msgspec.json.decode(server.objects[reference["ref"]]) == LARGE
+
+
+WISHES = """- step: s
+  tool: {kind: noop}
+  output:
+    scope: permanent
+    preview_max_bytes: 7
+    as: report
+    store: {kind: object, ttl: "{{ workload.days }}d", compression: zstd}
+"""
+
+
+@pytest.mark.parametrize("is_away", [True, False])
+async def test_what_the_author_wishes_goes_with_a_result_also_when_it_waits(tmp_path, is_away):
+    server = Unstored(WISHES)
+    server.offer(server.command(bindings={"workload": {"days": 2}}))
+    if not is_away:
+        server.is_back.set()
+    parcels = Parcels(tmp_path / "results", server)
+    async with (
+        opened(tmp_path) as outbox,
+        Stage(server, Scripted(LARGE), outbox=outbox, parcels=parcels),
+    ):
+        if is_away:
+            await until(lambda: outbox.events == 2)
+            server.is_back.set()
+        await server.finals()
+    (wishes,) = server.wishes
+    assert wishes == {
+        "scope": "permanent", "preview": 7, "ttl": 172_800, "store": "object",
+        "compression": "zstd", "name": "report",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("damage", [b"", b"other bytes"])

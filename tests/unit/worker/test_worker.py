@@ -561,6 +561,24 @@ def test_beats_carry_a_checkpoint_once_after_a_task_with_effects():
     assert second == third == [{"command_id": "c1", "attempt": 1}]
 
 
+def test_beats_carry_what_a_running_task_keeps():
+    async def scene():
+        server = FakeServer()
+        server.offer(server.command())
+
+        async def keeping(ctx):
+            ctx.keep({"query": "q-1"})
+            await asyncio.sleep(20)
+
+        async with Stage(server, Scripted(keeping)):
+            await server.until(lambda: len(server.beats) == 2)
+        return [beat["commands"] for beat in server.beats]
+
+    first, second = play(scene)
+    assert first[0]["checkpoint"]["kept"] == {"query": "q-1"}
+    assert second == [{"command_id": "c1", "attempt": 1}]
+
+
 def test_no_task_starts_while_the_leases_are_in_doubt():
     async def scene():
         server = FakeServer(PIPELINE)
@@ -676,6 +694,29 @@ def test_a_result_that_the_store_refuses_fails_its_command():
 
     error = play(scene)
     assert (error["kind"], error["code"]) == ("storage_quota", "too_large")
+
+
+@pytest.mark.parametrize(("size", "is_inline"), [(1022, True), (1023, False)])
+def test_a_worker_may_keep_less_in_its_reports(size, is_inline):
+    async def scene():
+        server = FakeServer()
+        server.offer(server.command())
+        async with Stage(server, Scripted("x" * size), inline_bytes=1024):
+            return (await server.finals())[0].payload
+
+    assert ("result" in play(scene)) is is_inline
+
+
+def test_a_result_without_the_store_that_it_wants_is_a_fault_of_the_configuration():
+    async def scene():
+        server = FakeServer()
+        server.fail("put_result", refusal(422, "no_object_store"))
+        server.offer(server.command())
+        async with Stage(server, Scripted("x" * 100_000)):
+            return (await server.finals())[0].payload["error"]
+
+    error = play(scene)
+    assert (error["kind"], error["code"]) == ("config", "no_object_store")
 
 
 def test_a_drain_gives_back_with_the_checkpoint():
