@@ -12,13 +12,14 @@ from noetl.api.problems import Refused
 from noetl.clock import LoopClock
 from noetl.dsl.parse import read
 from noetl.dsl.playbook import Playbook
+from noetl.dsl.plugins import STORED
 from noetl.engine.fold import fold
 from noetl.engine.program import prepare
 from noetl.engine.scope import scope_of
 from noetl.engine.state import State
 from noetl.ids import Ids
 from noetl.local.journal import Journal
-from noetl.local.keychain import stand_ins
+from noetl.local.keychain import StandIns
 from noetl.local.launch import Job, finish, start
 from noetl.local.mocks import Mocks
 from noetl.local.parts import Parts
@@ -132,7 +133,7 @@ async def _played(trial: Trial, shop: Workshop, watch: Watch) -> Played:
             folder=subject.folder,
             tools=mocks.over(tools),
             on_worker=mocks.steps,
-            keychain=stand_ins,
+            secrets=StandIns,
             is_complete=False,
             clock=clock,
             ids=Ids(clock, machine=1),
@@ -154,7 +155,7 @@ async def _seen(
 ) -> tuple[Mapping[str, Any], dict[str, Any]]:
     """What the conditions of a test may read: the state at the end, its large values fetched."""
     events = [item for item in running.watch.events if item.execution_id == execution_id]
-    state = State(program=prepare(read(text, Playbook)))
+    state = State(program=prepare(read(text, Playbook, plugins=STORED)))
     for item in events:
         fold(state, item)
     loader = Loader(running.client, most_bytes=1 << 30)

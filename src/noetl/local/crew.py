@@ -33,7 +33,7 @@ class Crew:
     async def __aexit__(self, *_: object) -> None:
         """Let idle workers hand over what they still have to tell; end the others at once."""
         for hired in self._hired.values():
-            if hired.worker.idle:
+            if hired.worker.idle or hired.worker.owes:
                 hired.worker.drain()
             else:
                 hired.task.cancel()

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from noetl.dsl.template import View
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from noetl.worker.secrets import Handed
 
 
 class StandIn(View):
@@ -22,6 +29,23 @@ class StandIn(View):
         return f"<keychain {self._name}>"
 
 
-async def stand_ins(names: frozenset[str]) -> dict[str, StandIn]:
-    """An entry for each name that a task reads."""
-    return {name: StandIn(name) for name in names}
+class StandIns:
+    """The secrets of a command in a test: no keychain is asked."""
+
+    def __init__(self, below: Handed) -> None:
+        self._below = below
+
+    async def credential(self, alias: str) -> Mapping[str, Any]:
+        """The credential that the caller brought along."""
+        return await self._below.credential(alias)
+
+    async def keychain(self, names: Iterable[str]) -> Mapping[str, Any]:
+        """An entry for each name that a task reads."""
+        return {name: StandIn(name) for name in names}
+
+    async def inputs(self) -> Mapping[str, Any]:
+        """The inputs that the case gave."""
+        return await self._below.inputs()
+
+    async def ahead(self, aliases: Iterable[str]) -> None:
+        """A mocked tool asks for none."""

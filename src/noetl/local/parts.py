@@ -11,13 +11,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from noetl.api.credentials import CredentialPut
     from noetl.clock import Clock
     from noetl.engine.events import Recorded
     from noetl.ids import Ids
     from noetl.local.watch import Watch
     from noetl.telemetry.traces.tracer import Tracer
     from noetl.tools.base import Tool
-    from noetl.worker.tasks import Keychain, Secrets
+    from noetl.worker.secrets import Handed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +40,10 @@ class Parts:
     on_worker: frozenset[str] = frozenset()
     """Steps of the playbook that a worker runs although the engine could."""
     redactor: Redactor = field(default_factory=Redactor)
-    keychain: Keychain | None = None
-    secrets: Secrets | None = None
+    secrets: Callable[[Handed], Handed] | None = None
+    """Stands before the secrets of commands; tests have stand-ins."""
+    credentials: Sequence[CredentialPut] = ()
+    """What the caller brought along; kept in memory for as long as the stack lives."""
     log: Sequence[Recorded] = ()
     """The log of a run to go on with."""
     tracer: Tracer | None = None

@@ -14,6 +14,7 @@ import msgspec
 
 from noetl.dsl.parse import parse
 from noetl.dsl.playbook import Playbook
+from noetl.dsl.plugins import STORED
 from noetl.dsl.yaml import MOST_BYTES, load
 from noetl.errors import NoetlError
 from noetl.store.base import CatalogEntry
@@ -74,7 +75,7 @@ class Shelf:
 
     async def shelve(self, text: str) -> CatalogEntry | None:
         """Keep a playbook; none when the text is something else."""
-        model = parse(text).model
+        model = parse(text, plugins=STORED).model
         if not isinstance(model, Playbook):
             return None
         return await self.add(

@@ -9,6 +9,7 @@ import msgspec
 
 from noetl.dsl.parse import parse
 from noetl.dsl.playbook import Playbook
+from noetl.dsl.plugins import STORED
 from noetl.engine.decide import Need, decide
 from noetl.engine.events import CommandIssued, EngineFailed, PlaybookStarted
 from noetl.engine.fold import fold
@@ -98,7 +99,7 @@ async def _state(events: Sequence[Recorded], catalog: Catalog) -> State:
     if isinstance(start, PlaybookStarted):
         entry = await catalog.get(start.catalog_id)
         entry = entry or await catalog.resolve(start.tenant_id, start.path)
-    model = None if entry is None else parse(entry.content).model
+    model = None if entry is None else parse(entry.content, plugins=STORED).model
     if not isinstance(model, Playbook):
         path = getattr(start, "path", "")
         raise PlaybookChanged(

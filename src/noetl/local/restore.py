@@ -10,6 +10,7 @@ import msgspec
 from noetl.clock import rfc3339
 from noetl.dsl.parse import parse
 from noetl.dsl.playbook import Playbook
+from noetl.dsl.plugins import STORED
 from noetl.engine.events import PlaybookStarted
 from noetl.engine.fold import fold
 from noetl.engine.program import prepare
@@ -49,7 +50,7 @@ async def _change(catalog: Catalog, events: Sequence[Recorded], ids: Ids) -> Cha
 
 async def _program(catalog: Catalog, start: PlaybookStarted) -> Program:
     entry = await catalog.get(start.catalog_id)
-    model = None if entry is None else parse(entry.content).model
+    model = None if entry is None else parse(entry.content, plugins=STORED).model
     if not isinstance(model, Playbook):
         raise PlaybookChanged(
             f"the playbook {start.path} of the log is not there, or was changed since",

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import os
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from noetl.local.virtual import real
-from noetl.settings import child_environment
+from noetl.settings import (
+    child_environment,
+    mcp_endpoints,
+    podman_environment,
+    uv_environment,
+    variable,
+)
+from noetl.tools.container.tool import Site
 from noetl.tools.http.egress import Egress
+from noetl.tools.interpreter.environments import Environments
 from noetl.tools.interpreter.pool import Interpreters
 from noetl.tools.interpreter.process import Processes
 from noetl.tools.interpreter.sandbox import Sandbox
+from noetl.tools.mcp.places import Known
 from noetl.tools.registry import Parts, builtins, with_plugins
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
-    from pathlib import Path
 
     from noetl.clock import Clock
     from noetl.tools.base import Tool
@@ -39,6 +48,10 @@ class Workshop:
             processes=self._processes,
             data_roots=(_whole(folder),),
             egress=Egress(mode="open"),
+            mcp=Known(
+                endpoints=mcp_endpoints(), url=variable("NOETL_MCP_URL") or "", stdio_allow=("*",)
+            ),
+            site=Site(may_run_processes=True, environ=podman_environment(), around=real),
             clock=clock,
         )
         registry = with_plugins(builtins(parts))
@@ -52,9 +65,9 @@ class Workshop:
 @asynccontextmanager
 async def workshop(slots: int, sandbox: Sandbox | None = None) -> AsyncIterator[Workshop]:
     """Children for so many commands at once; they end with the block."""
-    sandbox = sandbox or Sandbox.detect()
+    sandbox = sandbox or Sandbox.detect(home=Path.home())
     environ = child_environment()
-    interpreters = Interpreters(sandbox, environ, slots=slots, spares=0)
+    interpreters = Interpreters(sandbox, environ, slots=slots, spares=0, packages=_packages())
     try:
         yield Workshop(interpreters, Processes(sandbox, environ))
     finally:
@@ -64,3 +77,11 @@ async def workshop(slots: int, sandbox: Sandbox | None = None) -> AsyncIterator[
 
 def _whole(folder: Path) -> Path:
     return folder.resolve()
+
+
+def _packages() -> Environments | None:
+    """Where packages are installed that steps ask for, if they may."""
+    if variable("NOETL_PYTHON_REQUIREMENTS") != "allow":
+        return None
+    home = Path(variable("NOETL_HOME") or ".noetl").absolute()
+    return Environments(home / "python", uv_environment())

@@ -1,41 +1,40 @@
 import pytest
 
-from noetl.dsl.tasks import Python
-from noetl.dsl.views import Outcome
-from noetl.local.credentials import Credentials
-from noetl.tools.base import ToolContext, Traits, run_tool
+from noetl.local.credentials import Credentials, NoType
 
 
-class Asking:
-    kind = "python"
-    Config = Python
-    traits = Traits()
-
-    async def run(self, config, ctx):
-        del config
-        return Outcome(data=dict(await ctx.secrets("shop")))
-
-    async def cancel(self, ctx):
-        del ctx
+class Below:
+    async def keychain(self, names):
+        return {name: {"token": "of the server"} for name in names}
 
 
-def context(credentials):
-    return ToolContext(
-        execution_id="7", step="s", command_id="c", idempotency_key="k",
-        redactor=credentials.redactor(), secrets=credentials.fields,
-    )  # fmt: skip
+def test_the_server_of_the_run_keeps_each_under_its_type():
+    made = Credentials({
+        "pg": {"host": "db", "user": "kim", "password": "hunter22"},
+        "shop": {"type": "bearer", "token": "abcdef12"},
+        "whole": {"type": "basic", "data": {"username": "kim", "password": "hunter23"}},
+    })  # fmt: skip
+
+    kept = {put.name: (put.type, put.data) for put in made.puts()}
+    assert kept == {
+        "pg": ("postgres", {"host": "db", "user": "kim", "password": "hunter22"}),
+        "shop": ("bearer", {"token": "abcdef12"}),
+        "whole": ("basic", {"username": "kim", "password": "hunter23"}),
+    }
+    assert made.redactor().redact("kim hunter22 abcdef12 hunter23") == "kim *** *** ***"
 
 
-async def test_a_tool_is_told_the_credential_and_its_outcome_does_not_show_it():
-    fields = {"user": "kim", "password": "hunter22", "keys": [{"token": "abcdef12"}], "n": 4711234}
-    credentials = Credentials({"shop": fields})
+async def test_an_entry_of_the_keychain_is_lent_under_its_own_name():
+    made = Credentials({"shop": {"type": "secret", "value": "s3cret-word"}})
 
-    outcome = await run_tool(Asking(), {"kind": "python", "code": "1"}, context(credentials))
+    found = await made.before(Below()).keychain({"shop", "other"})
 
-    assert outcome.data["user"] == "kim"
-    assert (outcome.data["password"], outcome.data["keys"]) == ("***", [{"token": "***"}])
+    assert found == {
+        "shop": {"token": "s3cret-word", "value": "s3cret-word"},
+        "other": {"token": "of the server"},
+    }
 
 
-async def test_a_credential_that_was_not_brought_is_not_there():
-    with pytest.raises(LookupError):
-        await Credentials({}).fields("shop")
+def test_fields_that_no_type_has_need_one():
+    with pytest.raises(NoType, match="`odd` has no type"):
+        Credentials({"odd": {"colour": "red"}})

@@ -13,7 +13,7 @@ from noetl.local.embedded.children import SERVER, WORKERS, Process
 from noetl.local.embedded.ports import free_port
 from noetl.local.embedded.wish import is_loopback
 from noetl.server.access.tokens import new_token
-from noetl.settings import process_environment
+from noetl.settings import lifted_names, process_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,14 +131,17 @@ def server(home: Home, wish: Wish, at: Addresses, said: Callable[[str], None]) -
         "NOETL_INTERNAL_API_TOKEN_FILE": str(home.secret_file(INTERNAL_TOKEN)),
     }
     environ = environment(home, wish, at)
+    if "NOETL_OBJECT_STORE_URL" not in environ:
+        own["NOETL_OBJECT_STORE_URL"] = home.folder("objects").as_uri()
     if "NOETL_ENCRYPTION_KEY" not in environ:
         own["NOETL_ENCRYPTION_KEY_FILE"] = str(home.secret_file(ENCRYPTION_KEY))
-    environ.pop("NOETL_INTERNAL_API_TOKEN", None)
+    for name in ("NOETL_INTERNAL_API_TOKEN", *lifted_names()):
+        environ.pop(name, None)
     return Process(
         name="server",
         stage=SERVER,
         command=[*_NOETL, "server"],
-        environ=environ | own,
+        environ={"NOETL_HTTP_EGRESS": "open"} | environ | own,
         said=said,
         port=at.port,
         url=at.server,
@@ -158,7 +161,9 @@ def worker(  # noqa: PLR0913, PLR0917 - what a worker is made of
     port = free_port()
     bearer = "NOETL_INTERNAL_API_TOKEN_FILE" if pool == SYSTEM else "NOETL_WORKER_TOKEN_FILE"
     environ = environment(home, wish, at)
-    for name in ("NOETL_WORKER_TOKEN", "NOETL_INTERNAL_API_TOKEN", "NOETL_ENCRYPTION_KEY"):
+    lifted = () if pool == SYSTEM else lifted_names()
+    secret = ("NOETL_WORKER_TOKEN", "NOETL_INTERNAL_API_TOKEN", "NOETL_ENCRYPTION_KEY")
+    for name in (*secret, *lifted):
         environ.pop(name, None)
     own = {
         "WORKER_POOL_NAME": pool,

@@ -41,26 +41,32 @@ class Offline(Sandbox):
 
     must_be_shut_in: bool
 
-    def confine(self, walls: Walls, work: Path) -> Confinement:
+    def confine(self, walls: Walls, work: Path, shown: tuple[Path, ...] = ()) -> Confinement:
         """How to start one child."""
         if self.level != "rlimits":
-            return Sandbox.confine(self, Walls(strict=walls.strict, network=False), work)
+            return Sandbox.confine(self, Walls(strict=walls.strict, network=False), work, shown)
         if self.must_be_shut_in:
             raise SandboxMissing("this server cannot shut code in: mock the step")
-        return Sandbox.confine(self, walls, work)
+        return Sandbox.confine(self, walls, work, shown)
 
 
-def main(word: str, folder: Path) -> None:
-    """Play what standard input asks for."""
+def main(word: str, folder: Path, *hidden: Path) -> None:
+    """Play what standard input asks for; the code of playbooks sees nothing of what is hidden."""
     asked = msgspec.json.decode(sys.stdin.buffer.read(), type=Play)
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(_played(asked, folder, must_be_shut_in=word == "shut-in"))
+        runner.run(_played(asked, folder, hidden, must_be_shut_in=word == "shut-in"))
 
 
-async def _played(asked: Play, folder: Path, *, must_be_shut_in: bool) -> None:
-    found = Sandbox.detect()
+async def _played(
+    asked: Play, folder: Path, hidden: tuple[Path, ...], *, must_be_shut_in: bool
+) -> None:
+    found = Sandbox.detect(hidden=hidden)
     sandbox = Offline(
-        level=found.level, bwrap=found.bwrap, hidden=found.hidden, must_be_shut_in=must_be_shut_in
+        level=found.level,
+        bwrap=found.bwrap,
+        hidden=found.hidden,
+        may_nest=found.may_nest,
+        must_be_shut_in=must_be_shut_in,
     )
     subject = _laid_out(asked, folder)
     async with workshop(CHILDREN, sandbox) as shop:
@@ -109,4 +115,4 @@ def _not_here(case: Case) -> tuple[str, ...]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], *map(Path, sys.argv[2:]))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from noetl.api.catalog import CaseResult
-from noetl.settings import child_environment
+from noetl.settings import child_environment, secret_files, variable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -62,7 +62,7 @@ class TrialPlayer:
         """A child at work in a folder of its own; it and all that it started end with the block."""
         with tempfile.TemporaryDirectory(prefix="noetl-trial-") as folder:
             child = await asyncio.create_subprocess_exec(
-                sys.executable, "-I", "-m", CHILD, self._word, folder,
+                sys.executable, "-I", "-m", CHILD, self._word, folder, *_ours(),
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL, limit=_LINE_BYTES, cwd=folder,
                 env=child_environment(), start_new_session=True,
@@ -77,3 +77,9 @@ class TrialPlayer:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(child.pid, signal.SIGKILL)
                 await asyncio.shield(child.wait())
+
+
+def _ours() -> list[str]:
+    """Places of this server that no playbook may see."""
+    home = os.path.abspath(variable("NOETL_HOME") or ".noetl")  # noqa: PTH100 - asked while others wait
+    return [home, *map(str, secret_files())]

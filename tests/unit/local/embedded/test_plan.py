@@ -1,4 +1,6 @@
 import asyncio
+from base64 import b64decode
+from stat import S_IMODE
 
 import pytest
 
@@ -13,6 +15,7 @@ from noetl.local.embedded.plan import (
 )
 from noetl.local.embedded.probe import ask, is_well
 from noetl.local.embedded.wish import BindRefused, Wish
+from noetl.secrets.kek.local import LocalKek
 from noetl.server.access.tokens import is_token
 from noetl.settings import ServerSettings, StackSettings, WorkerSettings
 
@@ -54,6 +57,14 @@ def test_each_secret_is_made_once_and_every_bearer_is_a_token(home, keys):
         "admin.token", "internal.token", "worker-shared.token", "nats.password",
         "encryption.key", "database.url", "nats.url",
     }  # fmt: skip
+
+
+def test_the_key_of_secrets_is_one_that_the_wallet_takes_and_nobody_else_reads(home, keys):
+    file = home.secret_file("encryption.key")
+
+    assert len(b64decode(file.read_text())) == 32
+    assert LocalKek(keys.read("encryption.key")).provider == "local"
+    assert S_IMODE(file.stat().st_mode) == 0o600
 
 
 def test_a_server_reads_its_settings_from_what_it_is_given(home, keys):
