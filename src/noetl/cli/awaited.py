@@ -41,14 +41,14 @@ async def ended(  # noqa: PLR0913 - one word per thing that the caller decides
 
 async def _step_names(client: Client, catalog_id: str) -> Sequence[str]:
     """The steps of a playbook in their order; none when the caller may not read it."""
-    from noetl.dsl.parse import parse
+    from noetl.cli.parsing import parsed_stored
     from noetl.dsl.playbook.document import Playbook
 
     try:
         entry = await client.entry(catalog_id)
     except Refused:
         return ()  # the tree shows the steps as they are entered
-    model = parse(entry.content.encode()).model
+    model = parsed_stored(entry.content).model
     return [step.name for step in model.workflow] if isinstance(model, Playbook) else ()
 
 

@@ -41,6 +41,9 @@ COMMANDS: Final[dict[str, str]] = {
     "schedules": "List, make, pause and fire the schedules of playbooks.",
     "pools": "Show the pools of workers, and let them end their work.",
     "workers": "Show the workers of all pools.",
+    "credentials": "Keep, test, rotate and delete what tools prove themselves with.",
+    "keychain": "Show and forget what is kept of the keychains of playbooks.",
+    "wallet": "Show and rotate the key that wraps all secrets.",
     "users": "List, make and change accounts.",
     "roles": "List, make and change roles, and what they allow on paths.",
     "tenants": "List and make tenants.",
@@ -62,8 +65,8 @@ COMMANDS: Final[dict[str, str]] = {
 }
 # The commands that have commands of their own.
 GROUPS: Final = (
-    "tools", "catalog", "executions", "schedules", "pools", "workers", "users", "roles", "tenants",
-    "token", "audit", "context", "db",
+    "tools", "catalog", "executions", "schedules", "pools", "workers", "credentials", "keychain",
+    "wallet", "users", "roles", "tenants", "token", "audit", "context", "db",
 )  # fmt: skip
 # Formats of the commands whose data is findings.
 _HELP: Final = ("-h", "--help")

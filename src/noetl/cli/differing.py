@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 from noetl.api.plain import plain
 from noetl.api.problems import Refused
 from noetl.cli.documents import written
+from noetl.cli.parsing import parsed_stored
 from noetl.cli.references import document_of
 from noetl.cli.text import json_line, visible
 from noetl.dsl.difference import difference
-from noetl.dsl.parse import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ async def between(client: Client, first: str, second: str | None) -> Item:
     if old.path == new.path:
         return plain(await client.difference(old.path, before.version, after.version))
     names = (f"{old.path}@{before.version}", f"{new.path}@{after.version}")
-    found = difference(parse(before.content), parse(after.content), names)
+    found = difference(parsed_stored(before.content), parsed_stored(after.content), names)
     return {
         "path": new.path, "from_path": old.path, "from": before.version, "to": after.version,
         **_told(found),
@@ -54,7 +54,7 @@ async def _of_file(client: Client, name: str) -> Item:
     known = await _known(client, document.path)
     version = None if known is None else known.version
     place = document.path if known is None else f"{document.path}@{version}"
-    before = parse("" if known is None else known.content)
+    before = parsed_stored("" if known is None else known.content)
     found = difference(before, document.parsed, (place, name))
     told = _told(found)
     if known is None and document.parsed.model is not None:

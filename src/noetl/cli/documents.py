@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from noetl.cli.failures import CommandFailed
 from noetl.cli.files import names, read
+from noetl.cli.parsing import parsed_stored
 from noetl.dsl.kinds import AGENT, word_of
-from noetl.dsl.parse import parse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +58,7 @@ def written(name: str) -> Written:
     except UnicodeDecodeError as fault:
         message = f"the file is not UTF-8: {fault.reason} at byte {fault.start}"
         raise CommandFailed("invalid_playbook", message) from fault
-    parsed = parse(text)
+    parsed = parsed_stored(text)
     metadata = _metadata(parsed)
     path = metadata.get("path") or metadata.get("name") or ""
     is_agent = bool(metadata.get("agent"))

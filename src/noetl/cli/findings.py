@@ -61,12 +61,12 @@ class Found:
 
 def search(sources: Iterable[Source], diagnose: Callable[[Parsed], Sequence[Diagnostic]]) -> Found:
     """Read every document and collect what `diagnose` says about it."""
-    from noetl.dsl.parse import parse
+    from noetl.cli.parsing import parsed_here
 
     items: list[Finding] = []
     files = overflow = 0
     for source in sources:
-        parsed = parse(source.data)
+        parsed = parsed_here(source.data)
         items += [Finding(source.name, diagnostic) for diagnostic in diagnose(parsed)]
         files += 1
         overflow += parsed.overflow

@@ -35,11 +35,11 @@ def graph(
 def _playbook(out: "Output", file: str) -> "Playbook":
     from noetl.cli.files import read
     from noetl.cli.findings import Finding, Found, refused, tell
-    from noetl.dsl.parse import parse
+    from noetl.cli.parsing import parsed_here
     from noetl.dsl.playbook.document import Playbook
 
     source = read(file)
-    parsed = parse(source.data)
+    parsed = parsed_here(source.data)
     if isinstance(parsed.model, Playbook):
         return parsed.model
     errors = tuple(Finding(source.name, item) for item in parsed.errors)

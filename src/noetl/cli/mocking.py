@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 def case_of(name: str) -> Case:
     """The case that a file stands for: a list of mocks, a map with `mocks`, or a test's first."""
+    from noetl.cli.parsing import parsed_here
     from noetl.dsl.documents.testcase import PlaybookTest
     from noetl.dsl.parse import parse
     from noetl.dsl.yaml import load
@@ -21,7 +22,7 @@ def case_of(name: str) -> Case:
     source = read(name)
     root = load(source.data).root
     if isinstance(root, dict) and root.get("kind") == "PlaybookTest":
-        parsed = parse(source.data)
+        parsed = parsed_here(source.data)
     else:
         case = {"mocks": root} if isinstance(root, list) else root
         parsed = parse(json.dumps(_suite(case if isinstance(case, dict) else {"mocks": root})))

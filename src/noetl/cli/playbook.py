@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 def playbook_of(out: Output, source: Source, *, otherwise: str) -> Playbook:
     """The playbook of a file; `otherwise` tells why nothing else will do."""
     from noetl.cli.findings import Finding, Found, refused, tell
-    from noetl.dsl.parse import parse
+    from noetl.cli.parsing import parsed_here
     from noetl.dsl.playbook.document import Playbook
 
-    parsed = parse(source.data)
+    parsed = parsed_here(source.data)
     if isinstance(parsed.model, Playbook):
         return parsed.model
     errors = tuple(Finding(source.name, item) for item in parsed.errors)

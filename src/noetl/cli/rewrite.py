@@ -43,13 +43,13 @@ class Rewritten:
 
 def migrated(source: Source) -> Rewritten:
     """The document in today's forms; nothing is written."""
+    from noetl.cli.parsing import parsed_here
     from noetl.dsl.migrate.rewrite import migrate
-    from noetl.dsl.parse import parse
 
     try:
         text = source.data.decode()
     except UnicodeDecodeError:
-        errors = parse(source.data).errors
+        errors = parsed_here(source.data).errors
         return Rewritten(source=source, text="", changes=(), remaining=errors)
     result = migrate(text)
     return Rewritten(

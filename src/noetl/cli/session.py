@@ -21,7 +21,7 @@ from noetl.errors import NoetlError
 from noetl.ids import Ids
 from noetl.local.credentials import Credentials
 from noetl.local.journal import Journal, read
-from noetl.local.keychain import stand_ins
+from noetl.local.keychain import StandIns
 from noetl.local.launch import Job, check_same, finish, root_of, start
 from noetl.local.mocks import Mocks
 from noetl.local.parts import Parts
@@ -154,8 +154,8 @@ class Session:
                     slots=slots,
                     redactor=redactor,
                     tracer=tracer,
-                    keychain=credentials.keychain if mocks is None else stand_ins,
-                    secrets=credentials.fields,
+                    secrets=credentials.before if mocks is None else StandIns,
+                    credentials=credentials.puts(),
                     log=log,
                     on_line=view.line if self.out.verbosity else None,
                 )
@@ -184,13 +184,8 @@ class Session:
         known = {}
         for word in self.credentials:
             name, file = pair("--credential", word)
-            found = _of_environment(name, file) or document(file, f"--credential {name}")
-            spec = found.get("spec") if found.get("kind") == "Credential" else found
-            known[name] = spec if isinstance(spec, dict) else {}
-        entries = self.playbook.keychain
-        return Credentials(
-            known, {item.name: item.credential for item in entries if item.credential}
-        )
+            known[name] = _of_environment(name, file) or _of_file(name, file)
+        return Credentials(known)
 
     def _see(self, view: Follower, recorded: Recorded) -> None:
         view.take(recorded)
@@ -218,6 +213,18 @@ class Session:
                 loop.remove_signal_handler(number)
 
 
+def _of_file(name: str, file: str) -> dict[str, Any]:
+    """A credential that a file holds: its fields, or a document of kind Credential."""
+    found = document(file, f"--credential {name}")
+    if found.get("kind") != "Credential":
+        return found
+    spec = found.get("spec")
+    if not isinstance(spec, dict) or not isinstance(spec.get("data"), dict):
+        message = f"`--credential {name}={file}`: the document has no `spec.data`"
+        raise CommandFailed("usage", message, hint="a run on this machine reads no other source")
+    return {"type": spec.get("type"), "data": spec["data"]}
+
+
 def _of_environment(name: str, source: str) -> dict[str, Any] | None:
     """A credential that a variable holds: a map as JSON, or one secret."""
     head, _, key = source.partition("env:")
@@ -231,4 +238,4 @@ def _of_environment(name: str, source: str) -> dict[str, Any] | None:
         found = json.loads(text)
     except ValueError:
         found = None
-    return found if isinstance(found, dict) else {"value": text, "token": text}
+    return found if isinstance(found, dict) else {"type": "secret", "value": text}

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from noetl.cli.failures import CommandFailed
 from noetl.cli.files import Source, read
+from noetl.cli.parsing import parsed_here
 from noetl.cli.playbook import playbook_of
 from noetl.dsl.documents.testcase import PlaybookTest
-from noetl.dsl.parse import parse
 from noetl.local.cases import Subject, Trial, play
 from noetl.local.playbooks import file_of
 from noetl.local.virtual import VirtualLoop
@@ -146,7 +146,7 @@ def _suite(out: Output, name: str, expression: str) -> Suite:
 def _test(out: Output, source: Source) -> PlaybookTest:
     from noetl.cli.findings import Finding, Found, refused, tell
 
-    parsed = parse(source.data)
+    parsed = parsed_here(source.data)
     if isinstance(parsed.model, PlaybookTest):
         return parsed.model
     errors = tuple(Finding(source.name, item) for item in parsed.errors)

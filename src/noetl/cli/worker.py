@@ -9,6 +9,7 @@ from noetl.cli.failures import failure_of
 
 if TYPE_CHECKING:
     from noetl.cli.output import Output
+    from noetl.settings import WorkerSettings
 
 
 def worker(  # noqa: PLR0913, PLR0917 - one parameter per option of the command line
@@ -17,7 +18,12 @@ def worker(  # noqa: PLR0913, PLR0917 - one parameter per option of the command 
         str | None, typer.Option("--pool", metavar="NAME", help="Pool that it joins; required.")
     ] = None,
     mode: Annotated[
-        str | None, typer.Option("--mode", metavar="MODE", help="How it runs (command).")
+        str | None,
+        typer.Option("--mode", metavar="MODE", help="How it runs: command, or watcher."),
+    ] = None,
+    namespace: Annotated[
+        str | None,
+        typer.Option("--namespace", metavar="NAME", help="Namespace of container jobs (noetl)."),
     ] = None,
     slots: Annotated[
         int | None, typer.Option("--slots", metavar="N", help="Commands at once (16).")
@@ -44,6 +50,9 @@ def worker(  # noqa: PLR0913, PLR0917 - one parameter per option of the command 
 ) -> None:
     """Run one worker of a pool in the foreground, until SIGTERM or Ctrl-C.
 
+    With `--mode watcher` it belongs to no pool: it tells the server how container jobs of a
+    namespace end on the Kubernetes cluster that it runs in, with NOETL_INTERNAL_API_TOKEN.
+
     Every option is a setting; the others are variables and keys of noetl.toml, its bearer
     NOETL_WORKER_TOKEN among them. What is not told is taken from the embedded stack that runs
     here, so that this is one more worker of it.
@@ -58,6 +67,7 @@ def worker(  # noqa: PLR0913, PLR0917 - one parameter per option of the command 
             fallback=told_by_stack(out.settings.home, pool or ""),
             pool=pool,
             mode=mode,
+            namespaces=namespace,
             slots=slots,
             worker_id=worker_id,
             server_url=server_url,
@@ -68,12 +78,21 @@ def worker(  # noqa: PLR0913, PLR0917 - one parameter per option of the command 
         if print_settings:
             show_settings(out, settings.shown())
             return
-        from noetl.worker.process import work
-
-        code = work(settings)
+        code = _worked(settings)
     except NoetlError as fault:
         raise failure_of(fault) from fault
     raise typer.Exit(code)
+
+
+def _worked(settings: "WorkerSettings") -> int:
+    """Run the worker that is meant; the exit code of the process."""
+    if settings.mode == "watcher":
+        from noetl.worker.watcher.process import watch
+
+        return watch(settings)
+    from noetl.worker.process import work
+
+    return work(settings)
 
 
 COMMAND = Spec(

@@ -13,6 +13,7 @@ from tests.servers.memory import MemoryServer
 
 LISTS = [name for name in COMMANDS if "list" in getattr(load(name), "commands", ())]
 PLAYBOOK = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: x, path: a/x}\n"
+OF = {"keychain": ("a/x",)}  # what a list is of
 STEP = "workflow: [{step: start, tool: {kind: noop}}]\n"
 
 
@@ -35,8 +36,10 @@ def test_there_are_lists():
 
 
 @pytest.mark.parametrize("group", LISTS)
-def test_a_list_is_one_document_with_items_and_a_cursor(admin, group):
-    code, out, err = admin(group, "list", "-o", "json")
+def test_a_list_is_one_document_with_items_and_a_cursor(admin, group, tmp_path):
+    (tmp_path / "x.yaml").write_text(PLAYBOOK + STEP)
+    assert admin("register", "x.yaml", "-q").code == 0
+    code, out, err = admin(group, "list", *OF.get(group, ()), "-o", "json")
 
     assert (code, err) == (0, "")
     shown = json.loads(out)

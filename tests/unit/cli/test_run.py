@@ -368,7 +368,8 @@ def test_a_keychain_entry_takes_a_credential_of_its_name_from_a_variable(
 
 
 def test_a_keychain_entry_without_a_credential_fails_its_step(noetl, write):
-    done = noetl("run", write(SECRET), "-o", "json")
+    text = SECRET.replace("static, map: {token: x}", "credential, credential: nowhere")
+    done = noetl("run", write(text), "-o", "json")
 
     assert done.code == 3
     assert json.loads(done.out)["error"]["code"] == "keychain_missing"
