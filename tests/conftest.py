@@ -2,7 +2,13 @@
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.servers.postgres", "tests.servers.nats"]
+pytest_plugins = [
+    "tests.servers.postgres",
+    "tests.servers.nats",
+    "tests.servers.mcp",
+    "tests.servers.objects",
+    "tests.servers.gcs",
+]
 
 # How long an example takes, or takes to be made, tells how busy the machine is.
 settings.register_profile("ours", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -30,9 +30,9 @@ OTHER = {
 }
 KNOWN = {*PROBLEMS, *RUNS, *PROCESSES, *FAILURES, *CODES, *OTHER}
 LATER = {
-    "bad_transition", "kek_unavailable", "listener_taken", "not_compilable", "not_overridable",
-    "plugin_invalid", "reserved_tool_kind", "residency_denied", "revision_conflict",
-    "unknown_listener", "unknown_subscription", "upstream_unreachable", "worker_key_missing",
+    "bad_transition", "listener_taken", "not_compilable", "not_overridable",
+    "plugin_invalid", "reserved_tool_kind",
+    "unknown_listener", "unknown_subscription", "upstream_unreachable",
 }  # fmt: skip
 """Codes of parts that are not built yet; they are part of the contract."""
 

@@ -18,7 +18,7 @@ from noetl.engine.events import PlaybookStarted
 from noetl.engine.rows import to_row
 from noetl.ids import Ids
 from noetl.local.cases import CEILING_S, LEASE_S, LONG_LEASE_S, MIDNIGHT, Subject, Trial, play
-from noetl.local.keychain import stand_ins
+from noetl.local.keychain import StandIns
 from noetl.local.launch import Finished, Job, finish, start
 from noetl.local.mocks import Mocks
 from noetl.local.parts import Parts
@@ -154,7 +154,7 @@ class Theatre:
                 folder=file.parent,
                 tools=tools if mocks is None else mocks.over(tools),
                 on_worker=asked.on_worker,
-                keychain=stand_ins,
+                secrets=StandIns,
                 is_complete=False,
                 clock=clock,
                 ids=Ids(clock, machine=1),

@@ -14,7 +14,7 @@ from noetl.clock import SystemClock
 from noetl.dsl.tasks import KINDS
 from noetl.ids import Ids
 from noetl.local.cases import CEILING_S
-from noetl.local.keychain import stand_ins
+from noetl.local.keychain import StandIns
 from noetl.local.mocks import Mocks
 from noetl.local.references import Loader
 from noetl.local.workshop import workshop
@@ -171,7 +171,7 @@ async def staged(stack: FullStack, folder: Path) -> AsyncIterator[Stage]:
             WorkerParts(
                 client=own, tools=stage.tools, clock=clock, ids=Ids(clock, machine=1001),
                 worker_id="on-stage", pool=STAGE, server_url=stack.url, slots=AT_ONCE,
-                bus=bus, keychain=stand_ins, ceiling_s=CEILING_S,
+                bus=bus, secrets=StandIns, ceiling_s=CEILING_S,
             )
         )  # fmt: skip
         working = asyncio.create_task(worker.run())

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from noetl.api.credentials import CredentialPut
 from noetl.api.events import LogBatch, LogLine
 from noetl.api.identity import AccountChange, NewAccount, NewRole, NewToken
 from noetl.api.problems import Refused
@@ -86,6 +87,7 @@ def environment(server, home):
         "LANG": "C.UTF-8",
         "XDG_CONFIG_HOME": str(home),
         "NOETL_SERVER_URL": server.url,
+        "TOKEN": "a-token-of-an-example",
     }
 
 
@@ -112,6 +114,9 @@ async def furnished(client):
         lambda: client.add_role(NewRole(name="analyst")),
         lambda: client.add_schedule(ScheduleBody(name="nightly", path=hello, cron="0 3 * * *")),
         lambda: client.register_worker(WorkerEntry(name="gpu-1", runtime={"pool": "gpu"})),
+        lambda: client.put_credential(
+            CredentialPut(name="crm", type="bearer", data={"token": "of-the-crm"})
+        ),
     )
     for make in wanted:
         with suppress(Refused):

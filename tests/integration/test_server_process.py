@@ -15,6 +15,7 @@ from noetl.server.access.tokens import digest, new_token
 from noetl.store.identity import TokenRow
 from noetl.store.postgres.database import Database
 from noetl.store.postgres.tokens import PostgresTokens
+from tests.servers import ENCRYPTION_KEY
 
 START = """
 import sys
@@ -71,6 +72,7 @@ async def server(database_url: str, **more: str):
         "NOETL_PORT": str(port),
         "NOETL_METRICS_PORT": str(metrics_port),
         "NOETL_INTERNAL_API_TOKEN": "inner-token",
+        "NOETL_ENCRYPTION_KEY": ENCRYPTION_KEY,
         **more,
     }
     process = await asyncio.create_subprocess_exec(
@@ -156,10 +158,16 @@ async def test_without_migrations_it_says_what_to_do(empty_postgres_url: str) ->
 
 
 async def test_production_refuses_a_database_that_forgets(postgres_url: str) -> None:
-    more = {"NOETL_ENV": "production", "NOETL_ENCRYPTION_KEY": "a2V5"}
-    async with server(postgres_url, **more) as running:
+    async with server(postgres_url, NOETL_ENV="production") as running:
         assert await running.ended() == 1
         assert running.lines[-1]["code"] == "unsafe_database"
+
+
+async def test_without_a_key_it_ends_and_names_the_variable() -> None:
+    async with server("postgresql://nobody@127.0.0.1:1/x", NOETL_ENCRYPTION_KEY="") as running:
+        assert await running.ended() == 1
+        assert running.lines[-1]["code"] == "bad_key"
+        assert "NOETL_ENCRYPTION_KEY" in json.dumps(running.lines[-1])
 
 
 async def test_a_taken_port_is_one_sentence(postgres_url: str) -> None:

@@ -192,8 +192,18 @@ async def site(**more):
         yield made
 
 
+def broken_plugin(folder):
+    """A package in a folder, whose tool cannot be imported."""
+    about = folder / "broken-1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[noetl.tools]\nbroken = not_there_at_all:Tool\n")
+    return str(folder)
+
+
 async def test_a_worker_from_its_start_to_its_end(tmp_path):
-    async with site() as here, Worker(here, tmp_path) as worker:
+    path = broken_plugin(tmp_path / "site")
+    async with site() as here, Worker(here, tmp_path, PYTHONPATH=path) as worker:
         run = await here.start(python("result = {'n': 6 * 7}"))
         await here.until(run, "playbook.completed")
         ready = await worker.page("/readyz")
@@ -205,6 +215,8 @@ async def test_a_worker_from_its_start_to_its_end(tmp_path):
     assert (ready.status, json.loads(ready.body)) == (200, {"ready": True, "reasons": []})
     assert 'noetl_worker_dispatch_duration_seconds_count{tool_kind="python"} 1.0\n' in metrics
     assert about["pool"] == "shared"
+    told = {"broken": "ModuleNotFoundError: No module named 'not_there_at_all'"}
+    assert about["plugins"] == {"failed": told}
     assert code == 0, worker.lines
     assert "/api/worker/pool/deregister" in calls
     name = about["worker_id"]

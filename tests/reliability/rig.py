@@ -24,6 +24,7 @@ from noetl.server import admin
 from noetl.server.access.tokens import new_token
 from noetl.settings import process_environment
 from tests.reliability.processes import strays
+from tests.servers import ENCRYPTION_KEY
 
 LEASE_S = 5
 NOETL = (sys.executable, "-m", "noetl.cli.app")
@@ -138,6 +139,7 @@ class Stack:
             "NOETL_SERVER_URL": f"http://127.0.0.1:{port}",
             "NOETL_DATABASE_URL": self.postgres.url,
             "NOETL_INTERNAL_API_TOKEN": self.mould.internal,
+            "NOETL_ENCRYPTION_KEY": ENCRYPTION_KEY,
             "NOETL_LEASE_SECONDS": str(LEASE_S),
         }
         self.parts[name] = Process(

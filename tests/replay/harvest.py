@@ -54,7 +54,8 @@ def references(rows: Sequence[Recorded]) -> Iterator[str]:
 
     def found(value: Any) -> Iterator[str]:
         if isinstance(value, dict):
-            if str(value.get("ref", "")).startswith("noetl://"):
+            # A blob that a tool names is data to the engine; what it reads has a store.
+            if str(value.get("ref", "")).startswith("noetl://") and "store" in value:
                 yield value["ref"]
             for item in value.values():
                 yield from found(item)

@@ -29,7 +29,8 @@ UNKEPT = {
     "/api/execute", "/api/run/playbook", "/api/execute/batch", "/api/events", "/api/events/batch",
     "/api/commands/claim", "/api/commands/heartbeat", "/api/commands/release",
     "/api/commands/{event_id}/claim", "/api/commands/{event_id}/heartbeat",
-    "/api/commands/{event_id}/release", "/api/callbacks/{key}",
+    "/api/commands/{event_id}/release", "/api/commands/{event_id}/container-callback",
+    "/api/callbacks/{key}",
     "/api/internal/container-callback/{execution_id}/{step:path}",
     # Nothing that a person answers for is changed.
     "/api/catalog/resource", "/api/catalog/list", "/api/catalog/validate",

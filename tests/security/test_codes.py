@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from noetl.secrets.fetch import Unreached
+from noetl.secrets.sealed import KeyPair
 from noetl.server.access.tokens import SESSION, digest, new_token
 from noetl.server.edge.http import bound, listener
 from noetl.server.edge.problems import TITLES
@@ -33,9 +35,6 @@ LATER = {
     "revision_conflict": "subscriptions",
     "unknown_listener": "subscriptions",
     "unknown_subscription": "subscriptions",
-    "kek_unavailable": "wallet",
-    "residency_denied": "wallet",
-    "worker_key_missing": "wallet",
     "upstream_unreachable": "gateway",
     "broker_unreachable": "gateway; the server goes on without its broker",
     "not_compilable": "plug-ins",
@@ -47,6 +46,13 @@ SHUT = {"is_open": False, "internal_tokens": (INNER,)}
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: it, path: %s}\n"
 STEP = f"workflow:\n  - step: start\n    tool: {PYTHON}\n"
 NOW = "2026-01-01T00:00:00.000000Z"
+CREDENTIALS = "/api/credentials"
+ACROSS = "/api/internal/cross-region/resolve"
+BEARER = {"name": "c", "type": "bearer", "data": {"token": "codes-canary-1"}}
+FOREIGN = {
+    "name": "c", "worker_id": "w", "public_key": KeyPair.make().public, "execution_id": "7",
+    "region": "us-east1",
+}  # fmt: skip
 TEST = (
     "apiVersion: noetl.io/v2\nkind: PlaybookTest\nmetadata: {name: t, path: a/t}\n"
     "spec: {playbook: a/b, gate: true, cases: [{name: one}]}\n"
@@ -195,6 +201,57 @@ async def not_executable(s: Scene) -> Told:
     return await s.execute(path="a/c")
 
 
+async def kek_unavailable(s: Scene) -> Told:
+    del s
+    async with rig(**SHUT, wallet=None) as r:
+        keyless = await Scene(r).prepared()
+        return await keyless.ask("POST", CREDENTIALS, BEARER)
+
+
+async def not_testable(s: Scene) -> Told:
+    await s.post(CREDENTIALS, **BEARER)
+    return await s.ask("POST", f"{CREDENTIALS}/c/test")
+
+
+async def record_damaged(s: Scene) -> Told:
+    await s.post(CREDENTIALS, **BEARER)
+    row = await s.r.store.credentials.get("default", "c")
+    await s.r.store.credentials.put(msgspec.structs.replace(row, data_encrypted="no record"))
+    return await s.ask("GET", f"{CREDENTIALS}/c?include_data=true")
+
+
+async def residency_denied(s: Scene) -> Told:
+    await s.post(CREDENTIALS, **BEARER, region="eu-west6")
+    return await s.ask("POST", ACROSS, FOREIGN, "system")
+
+
+async def secret_missing(s: Scene) -> Told:
+    await s.post(CREDENTIALS, name="c", type="bearer", **{"from": {"file": "nowhere"}})
+    return await s.ask("POST", ACROSS, FOREIGN, "system")
+
+
+async def secret_refused(s: Scene) -> Told:
+    await s.post(CREDENTIALS, name="c", type="bearer", **{"from": {"vault": "kv/x"}})
+    return await s.ask("POST", ACROSS, FOREIGN, "system")
+
+
+async def secret_unavailable(s: Scene) -> Told:
+    del s
+
+    async def away(ask: Any) -> Any:
+        del ask
+        raise Unreached("nobody is there")
+
+    async with rig(**SHUT, fetch=away) as r:
+        lonely = await Scene(r).prepared()
+        await lonely.post(
+            CREDENTIALS, name="v", type="mcp", data={"url": "https://v", "token": "t"}
+        )
+        source = {"from": {"vault": "kv/x", "auth": "v"}}
+        await lonely.post(CREDENTIALS, name="c", type="bearer", **source)
+        return await lonely.ask("POST", ACROSS, FOREIGN, "system")
+
+
 async def not_running(s: Scene) -> Told:
     await s.post("/api/executions/{run}/finalize", status="COMPLETED")
     return await s.ask("POST", "/api/executions/{run}/pause")
@@ -310,12 +367,14 @@ PROVOKED: dict[str, tuple[int, Asked | Steps]] = {
     "invalid_id": (422, ("GET", "/api/executions/0x1")),
     "invalid_input": (422, invalid_input),
     "invalid_playbook": (422, ("POST", REGISTER, {"content": "kind: Playbook\n"})),
+    "kek_unavailable": (503, kek_unavailable),
     "no_entry_step": (422, no_entry_step),
     "not_executable": (422, not_executable),
     "not_found": (404, ("GET", "/nowhere")),
     "not_paused": (409, not_paused),
     "not_retryable": (409, ("POST", "/api/executions/{run}/steps/start/retry")),
     "not_running": (409, not_running),
+    "not_testable": (422, not_testable),
     "path_invalid": (422, ("GET", "/api/catalog/a//b/versions")),
     "pool_forbidden": (
         403, ("POST", "/api/commands/claim", {"worker_id": "w", "pool": "other"}, "worker"),
@@ -323,6 +382,7 @@ PROVOKED: dict[str, tuple[int, Asked | Steps]] = {
     "pool_invalid": (422, ("POST", EXECUTE, {"path": "a/b", "execution_pool": "A B"})),
     "quota_exceeded": (429, quota_exceeded),
     "rate_limited": (429, rate_limited),
+    "record_damaged": (500, record_damaged),
     "requirement_missing": (422, requirement_missing),
     "reserved_namespace": (
         403, ("POST", REGISTER, {"content": HEAD % "system/x" + STEP}, "developer"),
@@ -330,10 +390,14 @@ PROVOKED: dict[str, tuple[int, Asked | Steps]] = {
     "reserved_pool": (
         403, ("POST", EXECUTE, {"path": "a/b", "execution_pool": "system"}, "developer"),
     ),
+    "residency_denied": (403, residency_denied),
     "result_gone": (
         404, ("GET", "/api/result/resolve?ref=noetl://execution/{run}/result/a/b"),
     ),
     "result_too_large": (413, result_too_large),
+    "secret_missing": (422, secret_missing),
+    "secret_refused": (422, secret_refused),
+    "secret_unavailable": (503, secret_unavailable),
     "session_expired": (401, session_expired),
     "stale_attempt": (
         409, ("POST", "/api/commands/{command}/heartbeat", {"worker_id": "w", "attempt": 1}),
@@ -352,6 +416,7 @@ PROVOKED: dict[str, tuple[int, Asked | Steps]] = {
     "version_conflict": (
         409, ("POST", REGISTER, {"content": HEAD % "a/b" + STEP + "# new", "if_version": 7}),
     ),
+    "worker_key_missing": (400, ("POST", ACROSS, FOREIGN | {"public_key": "x"}, "system")),
 }  # fmt: skip
 FAULTS = {
     "db_unavailable": (503, DatabaseGone("the connection to 10.1.2.3 was lost")),
@@ -359,7 +424,7 @@ FAULTS = {
     "storage_full": (507, StorageFull("no space left")),
     "internal": (500, RuntimeError("select secret from noetl.credential")),
 }
-ELSEWHERE = {"headers_too_large", "internal_token_unset"}
+ELSEWHERE = {"headers_too_large", "internal_token_unset", "no_object_store"}
 
 
 def test_every_code_is_provoked_or_belongs_to_a_later_part() -> None:

@@ -12,6 +12,8 @@ from noetl.bus.memory import MemoryBus
 from noetl.clock import SystemClock
 from noetl.ids import Ids
 from noetl.local.virtual import run_virtually
+from noetl.secrets.kek.local import LocalKek
+from noetl.secrets.wallet import Wallet
 from noetl.server.app import create_server
 from noetl.server.parts import ServerParts
 from noetl.store.postgres.database import Database
@@ -19,6 +21,7 @@ from noetl.store.postgres.store import PostgresStore
 from tests.fuzz.api.attack import attack
 from tests.fuzz.api.cases import UNKNOWN, operation, operations
 from tests.fuzz.api.stage import SHUT, furnished, stage
+from tests.servers import ENCRYPTION_KEY
 from tests.unit.server.rig import Rig, virtually
 
 IN_MEMORY = 290
@@ -50,7 +53,8 @@ async def test_every_answer_from_postgresql_is_as_the_document_says(group, numbe
     clock, database = SystemClock(), await Database.open(postgres_url, size=4)
     ids, store, bus = Ids(clock, 1), PostgresStore(database), MemoryBus()
     parts = ServerParts(
-        store=store, bus=bus, blobs=MemoryBlobs(), clock=clock, ids=ids, **SHUT
+        store=store, bus=bus, blobs=MemoryBlobs(), clock=clock, ids=ids,
+        wallet=Wallet(LocalKek(ENCRYPTION_KEY), clock), **SHUT,
     )  # fmt: skip
     found = []
     try:

@@ -11,9 +11,13 @@ import asyncpg
 import msgspec
 import pytest
 
+from noetl.clock import SystemClock
+from noetl.secrets.kek.local import LocalKek
+from noetl.secrets.wallet import Wallet
 from tests.integration.test_two_servers import server
 from tests.security.asking import sent
 from tests.security.people import asked
+from tests.servers import ENCRYPTION_KEY
 from tests.unit.server.rig import ONE_STEP
 
 pytestmark = pytest.mark.timeout(300)  # many requests, on a machine that may be busy
@@ -63,7 +67,8 @@ async def test_no_text_is_ever_read_as_sql(postgres_url: str, caplog) -> None:
     caplog.set_level(logging.CRITICAL)
     admin = await asyncpg.connect(postgres_url)
     try:
-        async with server(postgres_url, 1) as r:
+        sealing = Wallet(LocalKek(ENCRYPTION_KEY), SystemClock())
+        async with server(postgres_url, 1, wallet=sealing) as r:
             run = await r.start(ONE_STEP)
             before = await admin.fetchrow(COUNTS)
             wrong = []

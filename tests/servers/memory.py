@@ -13,6 +13,7 @@ from noetl.blobs.memory import MemoryBlobs
 from noetl.bus.memory import MemoryBus
 from noetl.clock import SystemClock
 from noetl.ids import Ids
+from noetl.local.credentials import wallet
 from noetl.local.crew import Crew
 from noetl.local.watch import Watch
 from noetl.local.workshop import workshop
@@ -85,6 +86,7 @@ class MemoryServer:
             self.watch = Watch()
             self.clock = SystemClock()
             self.ids = Ids(self.clock)
+            self._wallet = wallet(self.clock)
             self.store = MemoryStore(on_commit=self.watch.commit)
             async with AsyncExitStack() as stack:
                 self._tools: Any = {}
@@ -112,7 +114,7 @@ class MemoryServer:
         blobs = MemoryBlobs()
         parts = ServerParts(
             store=self.store, bus=MemoryBus(), blobs=blobs, clock=self.clock, ids=self.ids,
-            **self._parts,
+            **{"wallet": self._wallet} | self._parts,
         )  # fmt: skip
         server = create_server(parts)
         self.client = Client(AsgiTransport(server.asgi))

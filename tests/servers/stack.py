@@ -19,6 +19,7 @@ from noetl.api.client import Client
 from noetl.api.sockets import SocketTransport
 from noetl.server.access.tokens import new_token
 from noetl.server.admin import Bearer, welcome
+from tests.servers import ENCRYPTION_KEY
 from tests.servers.nats import NatsServer
 
 if TYPE_CHECKING:
@@ -56,6 +57,11 @@ class Process:
         with self._heard:
             self._is_open = False
             self._heard.notify_all()
+
+    @property
+    def pid(self) -> int:
+        """Its id."""
+        return self._process.pid
 
     def until(self, event: str) -> None:
         """Come back when it has said so."""
@@ -107,7 +113,8 @@ class FullStack:
             ["tests.servers.staged_server"],
             self._environ(
                 NOETL_DATABASE_URL=database_url, NOETL_PORT=str(port), NOETL_METRICS_PORT="off",
-                NOETL_INTERNAL_API_TOKEN=INTERNAL,
+                NOETL_INTERNAL_API_TOKEN=INTERNAL, NOETL_ENCRYPTION_KEY=ENCRYPTION_KEY,
+                NOETL_OBJECT_STORE_URL=(folder / "objects").as_uri(),
             ),
         )  # fmt: skip
         try:
@@ -115,6 +122,33 @@ class FullStack:
         except BaseException:
             self._server.stop()
             raise
+
+    @property
+    def processes(self) -> dict[str, int]:
+        """The ids of the processes, by the names of the workers' pools and `server`."""
+        pids = {pool: worker.pid for pool, worker in self._workers.items()}
+        return {"server": self._server.pid, **pids}
+
+    @property
+    def said(self) -> dict[str, str]:
+        """What each process has said, by the names of the workers' pools and `server`."""
+        told = {pool: "".join(worker.lines) for pool, worker in self._workers.items()}
+        return {"server": "".join(self._server.lines), **told}
+
+    @property
+    def folder(self) -> Path:
+        """Where everything that is not in the database lies."""
+        return self._folder
+
+    @property
+    def objects(self) -> Path:
+        """Where the server keeps what is too large for the database."""
+        return self._folder / "objects"
+
+    @property
+    def database_url(self) -> str:
+        """The database of the server."""
+        return self._database_url
 
     @property
     def token(self) -> str:
@@ -131,6 +165,7 @@ class FullStack:
                     WORKER_METRICS_BIND="127.0.0.1:0", NOETL_SERVER_URL=self.url,
                     NOETL_WORKER_TOKEN=self.worker_token(pool), NOETL_HTTP_EGRESS="open",
                     NOETL_DATA_ROOTS=str(self.data), NOETL_WORKER_TOOL_TIMEOUT_MAX="86400",
+                    NOETL_CONTAINER_ALLOW_PROCESS="true",
                 ),
             )  # fmt: skip
             self._workers[pool].until("the worker works")
