@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 QUICK = ("parse", "render", "startup", "chain", "fanout", "runs", "latency")
 LOAD = ("chain_http", "dispatch", "ingest", "sse", "sustained", "large", "footprint", "scale_out")
 SCALE = ("scale_log", "scale_loop", "scale_history")
-ALL = (*QUICK, *LOAD, *SCALE, "engine", "python_step", "local_run", "template_engines")
+TOOLS = ("tool_http", "tool_postgres", "tool_transfer")
+ALL = (*QUICK, *LOAD, *SCALE, *TOOLS, "engine", "python_step", "local_run", "template_engines")
 LONG = frozenset({"footprint", "sse", "sustained", *SCALE})
 """Scenarios that can measure at greater length."""
 SIZED = frozenset({"chain", "fanout", "runs", "latency"})
