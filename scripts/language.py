@@ -10,11 +10,14 @@ from noetl.dsl.explain import explain, model_of
 from noetl.dsl.kinds import KINDS
 from noetl.dsl.shape import Fields, Model
 from noetl.dsl.tasks import KINDS as TOOLS
+from noetl.dsl.tasks.about import about
 from noetl.dsl.tasks.task import Task
 from noetl.dsl.template import FILTERS, PREDICATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from noetl.dsl.tasks.about import About
 
 
 def kind_lines(name: str) -> list[str]:
@@ -84,36 +87,89 @@ def sentence(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def tool_lines() -> list[str]:
-    """The keys that every task takes, then the kinds."""
-    lines = [
+def tools_lines() -> list[str]:
+    """The list of kinds, and the keys that every task takes."""
+    rows = (
+        f"| [`{kind}`](tools/{kind}.md) | {_first(kind)} | {_installed(kind)} |" for kind in TOOLS
+    )
+    return [
         "A tool is a map with `kind`.",
         "A step's `tool` is one tool or a list of tools (a pipeline).",
-        "Keys that every kind takes stand first.",
+        "",
+        "| kind | what it does | comes with |",
+        "|---|---|---|",
+        *rows,
+        "",
+        "Keys that every kind takes:",
         "",
         *model_lines(Task),
     ]
-    seen: set[type[Model]] = {Task}
-    for kind, model in TOOLS.items():
-        found = explain(f"tool.{kind}")
-        lines += [f"## kind: {kind}", "", found.text if found else "", ""]
-        lines += model_lines(model, without=Task)[4:]
-        for inner in models_below(model):
-            if inner is not model and inner not in seen and inner not in set(models_below(Task)):
-                seen.add(inner)
-                lines += ["#" + line if line.startswith("## ") else line
-                          for line in model_lines(inner)]  # fmt: skip
+
+
+def tool_lines(kind: str) -> list[str]:
+    """One kind: what it takes, what it returns, how it fails, what bounds it."""
+    model, told = TOOLS[kind], about(kind)
+    found = explain(f"tool.{kind}")
+    lines = [found.text if found else "", "", *_came_with(told), "## Keys", ""]
+    lines += ["It takes the [keys of every task](../tools.md#task) and these:", ""]
+    lines += model_lines(model, without=Task)[4:]
+    shared = set(models_below(Task))
+    for inner in models_below(model):
+        if inner is not model and inner not in shared:
+            lines += [f"#{line}" if line.startswith("## ") else line for line in model_lines(inner)]
+    lines += ["## Result", "", *_returned(told)]
+    lines += ["## Errors", "", *_failing(told)]
+    if told.limits:
+        lines += ["## Limits", "", *(f"- {line}" for line in told.limits), ""]
+    if told.example:
+        path = f"../../../examples/{told.example}"
+        lines += ["## Example", "", f"[examples/{told.example}]({path})", ""]
     return lines
+
+
+def _first(kind: str) -> str:
+    found = explain(f"tool.{kind}")
+    return sentence(found.text.split("\n")[0]) if found else ""
+
+
+def _installed(kind: str) -> str:
+    extra = about(kind).extra
+    return f"`noetl[{extra}]`" if extra else "NoETL"
+
+
+def _came_with(told: About) -> list[str]:
+    if not told.is_built:
+        return ["No worker of this release runs it yet; a playbook that has it is valid.", ""]
+    if not told.extra:
+        return []
+    return [f'Its packages come with an extra: `pip install "noetl[{told.extra}]"`.', ""]
+
+
+def _returned(told: About) -> list[str]:
+    if not told.returns:
+        return [told.data, ""]
+    rows = (f"| `{name}` | {sentence(meaning)} |" for name, meaning in told.returns.items())
+    return ["| field of `output.data` | meaning |", "|---|---|", *rows, ""]
+
+
+def _failing(told: About) -> list[str]:
+    limit = (
+        "no limit"
+        if told.timeout_s is None
+        else f"{told.timeout_s:g} s, unless `timeout` says more"
+    )
+    kinds = ", ".join(f"`{kind}`" for kind in told.every_error)
+    return [f"Kinds: {kinds} ([what they mean](../errors.md)).", f"Time of one try: {limit}.", ""]
 
 
 def code_lines() -> list[str]:
     """One row per code: cause, example, remedy."""
     rows = ["| code | severity | cause | example | remedy |", "|---|---|---|---|---|"]
-    for code, about in CODES.items():
-        example = about.example.replace("|", "\\|").replace("\n", " ↵ ")
+    for code, told in CODES.items():
+        example = told.example.replace("|", "\\|").replace("\n", " ↵ ")
         rows.append(
-            f'| <a id="{code.lower()}"></a>`{code}` | {severity_of(code)} | {about.cause} '
-            f"| `{example}` | {about.remedy} |"
+            f'| <a id="{code.lower()}"></a>`{code}` | {severity_of(code)} | {told.cause} '
+            f"| `{example}` | {told.remedy} |"
         )
     return [
         "Every finding of `noetl validate` and `noetl lint` has one of these codes.",

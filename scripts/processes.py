@@ -70,9 +70,10 @@ _FOLDERS: Final = {
     "nats": "Configuration and streams of the embedded NATS.",
     "logs": "What each part said, one file per part; `noetl logs` shows them.",
     "run": "`stack.json`, what runs; `lock`, which one stack holds.",
-    "blobs": "Large values that workers of this machine keep as files.",
+    "blobs": "Large values of `noetl run`.",
+    "objects": "Large values of the server: the object store of the embedded stack.",
     "secrets": "Tokens, passwords, the encryption key and addresses, each in a file 0600.",
-    "data": "Kept free for files of playbooks.",
+    "data": "Files of playbooks: the data root of the workers.",
     "worker": "One folder per worker: its name, its outbox, and results on their way.",
     "runs": "Event logs of `noetl run`.",
 }

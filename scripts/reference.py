@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from noetl.cli.failures import FAILURES
 from noetl.cli.reference import cli_reference
 from noetl.dsl.schema import kinds, schema
+from noetl.dsl.tasks import KINDS as TOOLS
 from noetl.settings import SETTINGS
 from scripts import interfaces, language, processes, vocabulary
 
@@ -83,6 +84,11 @@ def language_page(kind: str) -> Callable[[], str]:
     return lambda: page(kind, *language.kind_lines(kind))
 
 
+def tool_page(kind: str) -> Callable[[], str]:
+    """The reference of one kind of tool."""
+    return lambda: page(f"Tool: {kind}", *language.tool_lines(kind))
+
+
 def schema_page(kind: str) -> Callable[[], str]:
     """The published JSON Schema of one kind."""
     return lambda: json.dumps(schema(kind), indent=1, ensure_ascii=False) + "\n"
@@ -97,12 +103,14 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/processes.md": lambda: page("Processes", *processes.process_lines()),
     "docs/reference/events.md": lambda: page("Events", *vocabulary.event_lines()),
     "docs/reference/dsl-errors.md": lambda: page("Codes of the language", *language.code_lines()),
-    "docs/reference/tools.md": lambda: page("Tools", *language.tool_lines()),
+    "docs/reference/tools.md": lambda: page("Tools", *language.tools_lines()),
     "docs/reference/templates.md": lambda: page("Filters and tests", *language.template_lines()),
 }
 for _kind in kinds():
     PAGES[f"docs/reference/language/{_kind}.md"] = language_page(_kind)
     PAGES[f"docs/reference/schema/{_kind}.json"] = schema_page(_kind)
+for _kind in TOOLS:
+    PAGES[f"docs/reference/tools/{_kind}.md"] = tool_page(_kind)
 
 
 def stale() -> Iterator[str]:
