@@ -83,6 +83,10 @@ class _Lent:
         """Ask for credentials before their tool runs."""
         await self._below.ahead(aliases)
 
+    def close(self) -> None:
+        """The command has ended."""
+        self._below.close()
+
 
 def _entry(kind: str, data: dict[str, Any]) -> dict[str, Any]:
     """The fields of an entry; a single value is a token, too."""

@@ -47,5 +47,9 @@ class StandIns:
         """The inputs that the case gave."""
         return await self._below.inputs()
 
+    def close(self) -> None:
+        """The command has ended."""
+        self._below.close()
+
     async def ahead(self, aliases: Iterable[str]) -> None:
         """A mocked tool asks for none."""

@@ -12,6 +12,7 @@ from noetl.settings import (
     child_environment,
     mcp_endpoints,
     podman_environment,
+    sandbox_mode,
     uv_environment,
     variable,
 )
@@ -65,7 +66,7 @@ class Workshop:
 @asynccontextmanager
 async def workshop(slots: int, sandbox: Sandbox | None = None) -> AsyncIterator[Workshop]:
     """Children for so many commands at once; they end with the block."""
-    sandbox = sandbox or Sandbox.detect(home=Path.home())
+    sandbox = sandbox or Sandbox.detect(sandbox_mode(), home=Path.home())
     environ = child_environment()
     interpreters = Interpreters(sandbox, environ, slots=slots, spares=0, packages=_packages())
     try:

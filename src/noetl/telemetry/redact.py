@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections import Counter, OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from noetl.telemetry.fingerprints import Fingerprints
 from noetl.telemetry.forms import MASK, SHORT, forms_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from noetl.telemetry.fingerprints import Fingerprints
-
+MOST: Final = 256
+"""Secrets that are searched for by their texts; a text costs a little for each of them."""
 SINKS: Final = ("result", "log", "error")
 
 # A literal that every match contains, so that text without it costs one search.
@@ -37,22 +39,64 @@ class Redactor:
         self.covered: dict[str, int] = dict.fromkeys(SINKS, 0)
         """How often something was covered, by where it would have gone."""
         self._seen = seen
-        self._raw: set[str] = set()
+        self._raw: OrderedDict[str, tuple[str, ...]] = OrderedDict()
+        """Forms by secret, the last used ones; older ones are known by their fingerprints."""
+        self._holders: Counter[str] = Counter()
+        """How many hold a short secret, which would cover words of others."""
         self._forms: tuple[str, ...] = ()
         self._tokens: re.Pattern[str] | None = None
         self.add(*secrets)
 
     def add(self, *secrets: str) -> None:
         """Register secrets; from now on none of their forms passes."""
-        new = {secret for secret in secrets if secret} - self._raw
-        if not new:
+        raw, is_new = self._raw, False
+        for secret in secrets:
+            if 0 < len(secret) < SHORT:
+                self._holders[secret] += 1
+            if secret in raw:
+                raw.move_to_end(secret)
+            elif secret:
+                raw[secret] = tuple(forms_of(secret))
+                is_new = True
+        if not is_new:
             return
-        self._raw |= new
-        forms = {form for secret in self._raw for form in forms_of(secret)}
+        while len(raw) > MOST and self._age(raw):
+            continue
+        self._spell()
+
+    def release(self, *secrets: str) -> None:
+        """Whoever added them needs them no more; a short one is forgotten with its last holder."""
+        gone = False
+        for secret in secrets:
+            if self._holders.get(secret):
+                self._holders[secret] -= 1
+                if not self._holders[secret]:
+                    del self._holders[secret], self._raw[secret]
+                    gone = True
+        if gone:
+            self._spell()
+
+    def _spell(self) -> None:
+        raw = self._raw
+        forms = {form for known in raw.values() for form in known}
         long = (form for form in forms if len(form) >= SHORT)
         self._forms = tuple(sorted(long, key=lambda form: (-len(form), form)))
         short = sorted(re.escape(form) for form in forms if len(form) < SHORT)
         self._tokens = re.compile(rf"(?<!\w)(?:{'|'.join(short)})(?!\w)") if short else None
+
+    def _age(self, raw: OrderedDict[str, tuple[str, ...]]) -> bool:
+        """Know the secret that was not used for the longest time by its fingerprints alone.
+
+        A short one has none, and stays; false when all are short.
+        """
+        oldest = next((secret for secret in raw if len(secret) >= SHORT), None)
+        if oldest is None:
+            return False
+        del raw[oldest]
+        if self._seen is None:
+            self._seen = Fingerprints()
+        self._seen.add(oldest)
+        return True
 
     def redact(self, text: str) -> str:
         """The text with every secret replaced."""

@@ -156,11 +156,15 @@ class Executor:
         step = known.claim(name) if command.is_claim else known.step(name)
         tasks = Tasks(desk.bench, command, sinks, run.claimed_at)
         tasks.trace = trace
-        command = await tasks.whole(known.secret)
-        stepper = Stepper(step, command, known.defaults, tasks)
-        stepper.output = output_of(step, known.results)
-        pipeline = stepper.begin(await self._checkpoint(command))
-        end = await self._driven(run, pipeline, stepper, tasks)
+        try:
+            command = await tasks.whole(known.secret)
+            stepper = Stepper(step, command, known.defaults, tasks)
+            stepper.output = output_of(step, known.results)
+            pipeline = stepper.begin(await self._checkpoint(command))
+            end = await self._driven(run, pipeline, stepper, tasks)
+        finally:
+            if tasks.secrets is not None:  # an error that goes out now is still told without them
+                asyncio.get_running_loop().call_soon(tasks.secrets.close)
         works = [work for visit in tasks.afterwards.values() for work in visit]
         is_well = end.event_type != "call.error"
         return replace(end, afterwards=tuple(works)) if works and is_well else end

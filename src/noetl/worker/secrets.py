@@ -53,6 +53,9 @@ class Handed(Protocol):
     async def ahead(self, aliases: Iterable[str]) -> None:
         """Ask for credentials before their tool runs."""
 
+    def close(self) -> None:
+        """The command has ended."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
@@ -128,8 +131,7 @@ class Secrets:
         )
         about = about_delivery(asking.worker_id, command.execution_id, name)
         found: dict[str, Any] = msgspec.json.decode(self.make_key().open(sealed, about), type=dict)
-        # A secret input is one whatever its name; a credential says where and as whom, too.
-        asking.redactor.add(*(texts_in if name == _INPUTS else secrets_in)(found))
+        asking.redactor.add(*_secret_texts(found, name))
         return found
 
 
@@ -163,6 +165,13 @@ class CommandSecrets:
                     await self._found(alias, "credential")
                 except ToolError:
                     continue  # the tool is told the same when it asks
+
+    def close(self) -> None:
+        """The command has ended: short secrets cover no words of others any more."""
+        known, self._known = self._known, {}
+        for (_, name), found in known.items():
+            if found is not None:
+                self._asking.redactor.release(*_secret_texts(found, name))
 
     async def keychain(self, names: Iterable[str]) -> Mapping[str, Any]:
         """The fields of keychain entries; those that there are not are left out."""
@@ -218,3 +227,8 @@ def _credential(text: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         return {"type": "secret", "data": {"value": text}}
     return {"type": found.pop("type", None), "data": found}
+
+
+def _secret_texts(found: Mapping[str, Any], name: str) -> Iterable[str]:
+    """The texts to be covered: an input is one whatever its name; others say where and as whom."""
+    return (texts_in if name == _INPUTS else secrets_in)(found)

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from noetl.telemetry.redact import Redactor
+from noetl.telemetry.redact import MOST, Redactor
 
 SECRET = 'p@ss/w"örd\n1234'  # noqa: S105 - not one
 
@@ -78,6 +78,28 @@ def test_the_lines_of_a_secret_are_replaced_one_by_one():
     assert (
         Redactor(["first-line-of-it\nsecond-line-of-it"]).redact("x second-line-of-it") == "x ***"
     )
+
+
+def test_more_secrets_than_are_kept_as_texts_are_covered_all_the_same():
+    secrets = [f"secret-number-{n:05}" for n in range(3 * MOST)]
+    redactor = Redactor(secrets)
+    assert [s for s in secrets if redactor.redact(f"so {s} it is") != "so *** it is"] == []
+    assert redactor.redact("secret-number-x stays") == "secret-number-x stays"
+
+
+def test_a_short_secret_covers_words_only_while_somebody_holds_it():
+    redactor = Redactor()
+    redactor.add("42")
+    redactor.add("42")
+    assert redactor.redact_value({"n": 42}) == {"n": "***"}
+    redactor.release("42")
+    assert redactor.redact("the 42 of it") == "the *** of it"
+    redactor.release("42")
+    assert redactor.redact_value({"n": 42, "t": "42"}) == {"n": 42, "t": "42"}
+    redactor.release("42")
+    redactor.add("a-long-secret")
+    redactor.release("a-long-secret")
+    assert redactor.redact("a-long-secret") == "***"
 
 
 def test_an_empty_secret_hides_nothing():
