@@ -15,7 +15,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
-ENV = {"PATH": f"{BIN}:/usr/bin:/bin", "LANG": "C.UTF-8"}
+# Steps open a pipe of the test in /tmp, which children in a sandbox have for themselves.
+ENV = {"PATH": f"{BIN}:/usr/bin:/bin", "LANG": "C.UTF-8", "NOETL_PYTHON_SANDBOX": "off"}
 # A test run in the background ignores SIGINT, and so would its children.
 HEEDING = (
     "import os, signal, sys;"

@@ -6,7 +6,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from noetl.settings.sources import environment
 from noetl.settings.table import FILES, is_known, unknown_names
@@ -102,6 +102,12 @@ def secret_files(environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:
     """Files that secrets of ours are read from."""
     env = environment(environ)
     return tuple(Path(env[name]).absolute() for name in sorted(FILES) if env.get(name))
+
+
+def sandbox_mode(environ: Mapping[str, str] | None = None) -> Literal["prefer", "require", "off"]:
+    """How far code of steps is to be shut in; a word that is none counts as the usual one."""
+    word = environment(environ).get("NOETL_PYTHON_SANDBOX")
+    return "off" if word == "off" else "require" if word == "require" else "prefer"
 
 
 def mcp_endpoints(environ: Mapping[str, str] | None = None) -> dict[str, str]:

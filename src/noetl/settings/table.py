@@ -304,7 +304,7 @@ SETTINGS: Final = (
         "Most task runs of one pipeline.",
         kind="integer",
     ),
-    _is("NOETL_PYTHON_SANDBOX", "prefer", "w", "`prefer`, `require` or `off`."),
+    _is("NOETL_PYTHON_SANDBOX", "prefer", "wc", "`prefer`, `require` or `off`."),
     _is("NOETL_PYTHON_REQUIREMENTS", "deny", "w", "`allow` lets steps install packages."),
     _is(
         "NOETL_HTTP_EGRESS",

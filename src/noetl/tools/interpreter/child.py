@@ -616,7 +616,9 @@ def _has_children() -> bool:
             return True
 
 
-def shut_in(uid: "int | None", *, offline: bool, is_inner: bool, calls: str = "") -> None:
+def shut_in(
+    uid: "int | None", *, offline: bool, is_inner: bool, calls: str = "", parts: bool = True
+) -> None:
     """Give up what the process does not need: network, rights, identity, life after its parent.
 
     `calls` is the filter of system calls, as hexadecimal text.
@@ -645,7 +647,8 @@ def shut_in(uid: "int | None", *, offline: bool, is_inner: bool, calls: str = ""
     prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     if not is_inner:
         prctl(_PR_SET_PDEATHSIG, 9, 0, 0, 0)
-    _part_from_the_worker(ctypes)
+    if parts:
+        _part_from_the_worker(ctypes)
     _offer()
     if calls:
         _refuse(ctypes, bytes.fromhex(calls))
@@ -864,7 +867,8 @@ def main() -> NoReturn:
         os.write(about["group"], b"0")
         os.close(about["group"])
     shut_in(
-        about["uid"], offline=about["offline"], is_inner=about["inner"], calls=about["filter"]
+        about["uid"], offline=about["offline"], is_inner=about["inner"], calls=about["filter"],
+        parts=about["parts"],
     )  # fmt: skip
     if about["fd"] is None:
         _become(about)

@@ -76,7 +76,8 @@ class Processes:
         confinement = self._sandbox.confine(command.walls, work)
         about = {
             "fd": None, "group": None, "uid": confinement.uid, "offline": confinement.offline,
-            "inner": confinement.is_inner, "filter": confinement.filter.hex(), "work": str(cwd),
+            "inner": confinement.is_inner, "filter": confinement.filter.hex(),
+            "parts": confinement.parts, "work": str(cwd),
             "argv": command.argv, "env": self._environment | dict(command.env),
             "limits": command.limits.as_json(),
         }  # fmt: skip

@@ -137,7 +137,8 @@ class Runner:
             about = {
                 "fd": theirs.fileno(), "group": door, "uid": confinement.uid,
                 "offline": confinement.offline, "inner": confinement.is_inner,
-                "filter": confinement.filter.hex(), "work": str(self.work), "env": env,
+                "filter": confinement.filter.hex(), "parts": confinement.parts,
+                "work": str(self.work), "env": env,
             }  # fmt: skip
             owner = confinement.uid if confinement.uid is not None else confinement.outer_uid
             if owner is not None:

@@ -57,6 +57,7 @@ class Confinement:
     offline: bool = False  # the child itself leaves the network
     is_inner: bool = False  # something else ties its life to its parent
     filter: bytes = b""  # calls of the system that the child gives up
+    parts: bool = True  # the child leaves the keyring, the sockets and the processes of the worker
 
 
 class SandboxMissing(Exception):
@@ -87,6 +88,8 @@ class Sandbox:
     hidden: tuple[Path, ...] = ()
     may_nest: bool = False
     """Whether children can make namespaces of their own: an old bubblewrap cannot forbid it."""
+    is_off: bool = False
+    """Somebody wants no walls at all."""
     groups: Groups | None = None
     has_users: bool = field(default_factory=_may_change_user)
     """Whether every child has a user of its own."""
@@ -107,7 +110,7 @@ class Sandbox:
         runs their own playbooks: children see it, but for what opens other doors.
         """
         if mode == "off":
-            return cls(level="rlimits")
+            return cls(level="rlimits", is_off=True)
         found = shutil.which("bwrap", path=path)
         for may_nest in (False, True) if found else ():
             if _works(str(found), may_nest=may_nest):
@@ -130,7 +133,7 @@ class Sandbox:
         if walls.strict or (walls.offline and self.level == "rlimits"):
             what = "sandbox: strict" if walls.strict else "network: off"
             raise SandboxMissing(f"`{what}` needs bubblewrap, which does not work on this machine")
-        return Confinement(uid=uid, offline=walls.offline)
+        return Confinement(uid=uid, offline=walls.offline, parts=not self.is_off)
 
     def may_reach(self, folder: Path) -> bool:
         """Whether children can read a folder of ours."""
