@@ -255,6 +255,51 @@ def of_far(url: str) -> Iterator[Case]:
         )
 
 
+def of_near(near: dict[str, Any]) -> Iterator[Case]:
+    """Tools whose other side is there; `near` says where. NATS refuses another password."""
+    table = "{kind: sqlite, path: n.db, table: t, create: true}"
+    source = "{kind: postgres, auth: near_transfer, query: 'select 1 as one'}"
+    for name, kind, fields, tool, ends in (
+        ("near_postgres", "postgres", near["postgres"], "kind: postgres, command: 'select 1'", ""),
+        ("near_postgres_failed", "postgres", near["postgres"],
+         "kind: postgres, command: 'select 1 / 0'", "FAILED"),
+        ("near_transfer", "postgres", near["postgres"],
+         f"kind: transfer, source: {source}, target: {table}", ""),
+        ("near_nats", "nats", near["nats"],
+         "kind: nats, operation: request, subject: $SYS.REQ.USER.INFO", "FAILED"),
+        ("near_s3", "aws", near["s3"],
+         f"kind: s3, operation: put, bucket: {near['bucket']}, key: k, data: text", ""),
+        ("near_mcp", "mcp", near["mcp"],
+         f"kind: mcp, endpoint: '{near['mcp']['url']}', method: tools/list", ""),
+    ):  # fmt: skip
+        auth = "" if "transfer" in name else f", auth: {name}"
+        own = {**fields, "user": name} if kind == "postgres" else fields
+        yield Case(
+            name=name,
+            ends=ends or "COMPLETED",
+            steps=f"- step: start\n  tool: {{{tool}{auth}, timeout: 20}}\n",
+            credentials={name: (kind, filled(own, name))},
+            secrets=tuple(secret for _, secret in planted(own, name)),
+        )
+    said = '"{{ workload.it }}"'
+    command = "[sh, -c, 'echo $IT; echo $IT >&2']"
+    for name, tool in {
+        "near_container": "kind: container, image: none, runtime: process, timeout: 20, "
+        f"command: {command}, env: [{{name: IT, value: {said}}}]",
+        "near_script": f"kind: script, interpreter: bash, script: 'echo $1', args: [{said}]",
+        "near_agent": "kind: agent, framework: custom, entrypoint: 'string:capwords', "
+        f"payload: {said}",
+    }.items():
+        yield Case(
+            name=name,
+            above="inputs: {it: {type: string, secret: true}}\n",
+            steps=f"- step: start\n  tool: {{{tool}}}\n",
+            payload={"it": canary(name)},
+            secrets=(canary(name),),
+            is_given=True,
+        )
+
+
 def of_names() -> Iterator[Case]:
     """A secret that a task gives a name."""
     fields = {"value": "?"}
@@ -280,7 +325,7 @@ def of_children() -> Iterator[Case]:
     )
 
 
-def cases(url: str) -> list[Case]:
+def cases(url: str, near: dict[str, Any] | None = None) -> list[Case]:
     """Every case; one that others call stands before them."""
     return [
         *of_inputs(),
@@ -288,6 +333,7 @@ def cases(url: str) -> list[Case]:
         *of_keychain(),
         *of_tools(url),
         *of_far(url),
+        *(of_near(near) if near is not None else ()),
         *of_names(),
         *of_children(),
     ]

@@ -10,6 +10,7 @@ from contextlib import ExitStack, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from urllib.parse import parse_qsl, urlsplit
 
 import asyncpg
 import pytest
@@ -205,19 +206,57 @@ def told(stack, *words):
     return (done.stdout + done.stderr).decode()
 
 
+async def welcomed(url, found):
+    """Make the users that cases sign in as."""
+    link = await asyncpg.connect(url)
+    try:
+        for case in found:
+            kind, fields = case.credentials.get(case.name, ("", {}))
+            if kind == "postgres" and fields.get("user") == case.name:
+                words = await link.fetchval(
+                    "select format('create role %I login password %L', $1::text, $2::text)",
+                    case.name, fields["password"],
+                )  # fmt: skip
+                await link.execute(words)
+    finally:
+        await link.close()
+
+
 @pytest.fixture(scope="module")
-def played(traced, echo):
+def chosen(traced, echo, s3_server, mcp_server):
+    """Every case, with those whose other side is there."""
+    stack, _ = traced
+    asked = urlsplit(stack.database_url)
+    more = dict(parse_qsl(asked.query))
+    near = {
+        "postgres": {
+            "host": more.get("host") or asked.hostname, "port": more.get("port") or asked.port,
+            "user": asked.username, "database": asked.path.strip("/"), "password": "?",
+        },
+        "nats": {"url": stack.nats_url, "user": "app", "password": "?"},
+        "s3": {"access_key_id": "?", "secret_access_key": "?", "region": "us-east-1",
+               "endpoint": s3_server.url},
+        "bucket": s3_server.bucket(),
+        "mcp": {"url": mcp_server.url, "token": "?"},
+    }  # fmt: skip
+    found = cases(echo, near)
+    asyncio.run(welcomed(stack.database_url, found))
+    return found
+
+
+@pytest.fixture(scope="module")
+def played(traced, chosen):
     stack, collector = traced
     play = Play(stack, stack.serve("canary"))
-    asyncio.run(play.play(cases(echo)))
+    asyncio.run(play.play(chosen))
     collector.quiet(1.0)
     play.sinks["spans"] = "".join(map(str, collector.spans))
     play.look()
     return play
 
 
-def test_every_case_ended_as_it_should(played, echo):
-    assert played.ends == {case.name: case.ends for case in cases(echo)}
+def test_every_case_ended_as_it_should(played, chosen):
+    assert played.ends == {case.name: case.ends for case in chosen}
 
 
 def test_there_is_something_to_look_at(played):
@@ -227,9 +266,9 @@ def test_there_is_something_to_look_at(played):
     assert "tool.dispatch" in played.sinks["spans"]
 
 
-def test_no_secret_is_found_anywhere(played, echo):
-    secrets = [secret for case in cases(echo) for secret in case.secrets]
-    given = {secret for case in cases(echo) if case.is_given for secret in case.secrets}
+def test_no_secret_is_found_anywhere(played, chosen):
+    secrets = [secret for case in chosen for secret in case.secrets]
+    given = {secret for case in chosen if case.is_given for secret in case.secrets}
     assert len(set(secrets)) >= 20
     found = hits(played.sinks, secrets)
     assert [one for one in found if one[0] != "children" or one[1] not in given] == []
