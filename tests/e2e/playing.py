@@ -128,6 +128,7 @@ class Theatre:
                 on_worker=frozenset() if mocks is None else mocks.steps,
                 clock=clock,
                 ids=Ids(clock),
+                secrets=None if mocks is None else StandIns,
             )
             async with stack(parts, text) as running:
                 await start(running, job)

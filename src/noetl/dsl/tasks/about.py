@@ -248,6 +248,7 @@ ABOUT: Final[Mapping[str, About]] = {
         errors=("auth", "connection", "not_found", "server_error", "egress"),
         limits=("At most 1,000 messages and 20 seconds a poll.",),
         timeout_s=10.0,
+        example="subscription_drain.yaml",
     ),
     "artifact": About(
         returns={
@@ -279,6 +280,7 @@ ABOUT: Final[Mapping[str, About]] = {
             "handle": "entry of the keychain: later tasks read `keychain.<handle>.value`",
         },
         errors=("auth", "not_found"),
+        example="secret_handle.yaml",
     ),
     "gcs": replace(_OBJECTS, extra="gcs"),
     "s3": _OBJECTS,
