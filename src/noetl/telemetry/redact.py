@@ -50,12 +50,12 @@ class Redactor:
     def add(self, *secrets: str) -> None:
         """Register secrets; from now on none of their forms passes."""
         raw, is_new = self._raw, False
-        for secret in secrets:
-            if 0 < len(secret) < SHORT:
+        for secret in filter(None, secrets):
+            if len(secret) < SHORT:
                 self._holders[secret] += 1
             if secret in raw:
                 raw.move_to_end(secret)
-            elif secret:
+            else:
                 raw[secret] = tuple(forms_of(secret))
                 is_new = True
         if not is_new:
