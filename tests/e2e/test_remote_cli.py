@@ -290,7 +290,7 @@ def test_lines_are_followed_over_a_restart(idle, folder, tmp_path):
 REMOTE = {name: one.spec for name, one in every() if one.spec.is_remote}
 
 
-# The list of a keychain is of one playbook, and has tests of its own.
+# The list of a keychain is of one playbook: tests/unit/cli/test_keychain.py.
 LISTS = [name for name in REMOTE if name.endswith(" list") and name != "keychain list"]
 
 

@@ -17,6 +17,7 @@ from noetl.blobs.address import store_address
 from noetl.blobs.base import CHUNK_BYTES, JSON, BlobGone, Stat, checked
 from noetl.blobs.file import FileBlobs
 from noetl.blobs.label import LABEL_BYTES, compare, label_of, read_label
+from noetl.blobs.measured import Measured
 from noetl.errors import NoetlError
 
 if TYPE_CHECKING:
@@ -265,27 +266,23 @@ class _Labelled:
 
     def __init__(self, key: str, chunks: AsyncIterable[bytes], media_type: str) -> None:
         self._key = key
-        self._chunks = chunks
+        self._sent = Measured(chunks)
         self._media_type = media_type
-        self._digest = sha256()
-        self._size = 0
 
     @property
     def stat(self) -> Stat:
         """What is known when all have gone."""
         return Stat(
             key=self._key,
-            size=self._size,
-            sha256=self._digest.hexdigest(),
+            size=self._sent.size,
+            sha256=self._sent.digest.hexdigest(),
             media_type=self._media_type,
         )
 
     async def parts(self) -> AsyncIterator[bytes]:
         """The bytes, then the label."""
-        async for chunk in self._chunks:
+        async for chunk in self._sent.chunks():
             if chunk:
-                self._digest.update(chunk)
-                self._size += len(chunk)
                 yield chunk
         yield label_of(self.stat)
 

@@ -21,6 +21,7 @@ from noetl.blobs.base import (
     Stat,
     checked,
 )
+from noetl.blobs.measured import Measured
 from noetl.blobs.packing import SUFFIXES, packed_stream, packing_of, part_of, unpacked_stream
 from noetl.blobs.postgres import PostgresBlobs, origin, stat_of
 from noetl.ids import EPOCH
@@ -177,7 +178,7 @@ class TieredBlobs:
                 digest = sha256(data).hexdigest()
                 return Stat(key=key, size=len(data), sha256=digest, media_type=media_type)
         object_key = await self._object_key(key)
-        seen = _Seen(_following(bytes(beginning), rest))
+        seen = Measured(_following(bytes(beginning), rest))
         parts = seen.chunks()
         if self._packing != "none":
             parts = packed_stream(parts, self._packing)
@@ -319,22 +320,6 @@ class TieredBlobs:
 
 async def _pieces(data: bytes) -> AsyncIterator[bytes]:
     yield data
-
-
-class _Seen:
-    """Bytes on their way, measured before they are packed."""
-
-    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
-        self._chunks = chunks
-        self.digest = sha256()
-        self.size = 0
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """The same bytes."""
-        async for chunk in self._chunks:
-            self.digest.update(chunk)
-            self.size += len(chunk)
-            yield chunk
 
 
 async def _following(beginning: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 from noetl.api.http import NoAnswer
 from noetl.api.problems import Refused
 from noetl.blobs.base import JSON, BlobDamaged, BlobGone, InvalidKey, Stat, checked
+from noetl.blobs.measured import Measured
 from noetl.blobs.naming import SCHEME, InvalidRef, parsed
 from noetl.tools.base import ToolError
 from noetl.worker.patience import is_passing, patiently
@@ -60,7 +61,7 @@ class ServerBlobs:
     ) -> Stat:
         """Keep bytes as they come; a chunk is in memory, and what is on its way."""
         name, last = _named(key, media_type)
-        sent = _Sent(chunks)
+        sent = Measured(chunks)
         with _failing(key):
             kept = await self._client.put_result_stream(
                 name.execution_id, name.name, sent.chunks(), media_type, id=last
@@ -139,22 +140,6 @@ class ServerBlobs:
                 break
             asked["cursor"] = page.next_cursor
         return found[:limit]
-
-
-class _Sent:
-    """Bytes on their way, measured."""
-
-    def __init__(self, chunks: AsyncIterable[bytes]) -> None:
-        self._chunks = chunks
-        self.digest = sha256()
-        self.size = 0
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """The same bytes."""
-        async for chunk in self._chunks:
-            self.digest.update(chunk)
-            self.size += len(chunk)
-            yield chunk
 
 
 def _named(key: str, media_type: str = JSON) -> tuple[Name, str]:

@@ -250,6 +250,17 @@ def route(  # noqa: PLR0913, PLR0917 - a route is what it does, and what it says
     return made
 
 
+def internal_route(
+    plane: Plane,
+    method: str,
+    path: str,
+    answer: Callable[[Plane, Request], Awaitable[Response]],
+    declared: Declared,
+) -> Route:
+    """A route for the platform's own processes."""
+    return route(plane, method, f"/api/internal/{path}", answer, "internal", declared)
+
+
 class _Exchange:
     """One route at work."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from noetl.api.internal import (
@@ -23,11 +24,9 @@ from noetl.server.auditing.audit import audited
 from noetl.server.edge.errors import Forbidden, Unacceptable
 from noetl.server.operations.publications import MOST_CLAIMED
 from noetl.server.routes.declared import Declared, Parameter
-from noetl.server.routes.exchange import MOST_REPORT_BYTES, json, number, read, route
+from noetl.server.routes.exchange import MOST_REPORT_BYTES, internal_route, json, number, read
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.routing import Route
@@ -40,15 +39,7 @@ _SHARD: Final = Parameter("shard", "Of which shard; there is one, 0.", "number",
 
 def routes(plane: Plane) -> list[Route]:
     """Every route of this file."""
-
-    def of(
-        method: str,
-        path: str,
-        answer: Callable[[Plane, Request], Awaitable[Response]],
-        declared: Declared,
-    ) -> Route:
-        return route(plane, method, f"/api/internal/{path}", answer, "internal", declared)
-
+    of = partial(internal_route, plane)
     return [
         of("POST", "outbox/claim", _claim, Declared(
             about="Takes messages that are to be published.", body=OutboxClaim,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from noetl.api.credentials import (
@@ -17,13 +18,11 @@ from noetl.ids import parse
 from noetl.server.access.entry import caller_of
 from noetl.server.auditing.audit import audited
 from noetl.server.routes.declared import CURSOR, Declared, Parameter
-from noetl.server.routes.exchange import json, moment, number, read, route
+from noetl.server.routes.exchange import internal_route, json, moment, number, read
 from noetl.server.routes.internal import must_be_system
 from noetl.server.wallet.uses import Uses
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.routing import Route
@@ -38,15 +37,7 @@ _YEAR_S: Final = 366 * _DAY_S
 
 def routes(plane: Plane) -> list[Route]:
     """Every route of this file."""
-
-    def of(
-        method: str,
-        path: str,
-        answer: Callable[[Plane, Request], Awaitable[Response]],
-        declared: Declared,
-    ) -> Route:
-        return route(plane, method, f"/api/internal/{path}", answer, "internal", declared)
-
+    of = partial(internal_route, plane)
     return [
         of("POST", "wallet/rotate-kek", _rotate, Declared(
             about="Wraps the keys of all records with the current key.", body=RotateKek,

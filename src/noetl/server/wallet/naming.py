@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from noetl.dsl.parse import parse
 from noetl.dsl.playbook import Playbook
+from noetl.dsl.plugins import STORED
 from noetl.dsl.shape import Model
-from noetl.dsl.tasks import Ducklake, Secrets
+from noetl.dsl.tasks import Ducklake, Plugin, Secrets
 from noetl.dsl.template import is_template
 from noetl.store.base import CatalogListing
 
@@ -92,7 +93,7 @@ def _walk(value: Any) -> Iterator[str]:  # noqa: ANN401 - anything that a model 
         for part in fields(value):
             if part.name in _KEYS:
                 yield from _texts(getattr(value, part.name))
-            elif part.name not in _ASIDE:
+            elif part.name not in _ASIDE or (part.name == "extra" and isinstance(value, Plugin)):
                 yield from _walk(getattr(value, part.name))
     elif isinstance(value, Mapping):
         for key, item in value.items():
@@ -155,7 +156,7 @@ class Usage:
                 entry.path
                 for entry in page
                 if alias in entry.content
-                and _names(await asyncio.to_thread(parse, entry.content), alias)
+                and _names(await asyncio.to_thread(parse, entry.content, plugins=STORED), alias)
             ]
             if len(page) < _PAGE:
                 return tuple(found)

@@ -10,6 +10,7 @@ import httpcore
 
 from noetl.tools.base import ToolError
 from noetl.tools.http.bodies import Streamed
+from noetl.tools.http.dial import dialled, no_socket
 from noetl.tools.http.failures import translated
 from noetl.tools.http.pool import Pool
 from noetl.tools.http.tally import Tally
@@ -44,20 +45,15 @@ class _Guarded(httpcore.AsyncNetworkBackend):
         socket_options: Iterable[SocketOption] | None = None,
     ) -> httpcore.AsyncNetworkStream:
         """Try the addresses of the host in their order."""
-        try:
-            async with asyncio.timeout(timeout):
-                addresses = await self._guard.addresses(host, port)
-        except TimeoutError:
-            raise httpcore.ConnectTimeout(f"{host}: the name was not resolved in time") from None
-        for index, address in enumerate(addresses):
-            try:
-                return await self._network.connect_tcp(
-                    address, port, timeout, local_address, socket_options
-                )
-            except (httpcore.ConnectError, httpcore.ConnectTimeout):
-                if index == len(addresses) - 1:
-                    raise
-        raise AssertionError("the guard answers with an address or raises")
+        return await dialled(
+            self._guard,
+            (host, port, timeout),
+            lambda address: self._network.connect_tcp(
+                address, port, timeout, local_address, socket_options
+            ),
+            late=httpcore.ConnectTimeout,
+            failed=(httpcore.ConnectError, httpcore.ConnectTimeout),
+        )
 
     async def connect_unix_socket(
         self,
@@ -67,7 +63,7 @@ class _Guarded(httpcore.AsyncNetworkBackend):
     ) -> httpcore.AsyncNetworkStream:
         """Refuse: there is no such door."""
         del path, timeout, socket_options
-        raise ToolError("egress", "egress_denied", "requests to local sockets are refused")
+        raise no_socket()
 
     async def sleep(self, seconds: float) -> None:
         """Wait between two tries of a connection."""

@@ -11,6 +11,7 @@ import httpcore2
 import httpx2
 
 from noetl.tools.base import ToolError
+from noetl.tools.http.dial import dialled, no_socket
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -43,20 +44,15 @@ class _Guarded(httpcore2.AsyncNetworkBackend):
         socket_options: Iterable[SocketOption] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
         """Try the addresses of the host in their order."""
-        try:
-            async with asyncio.timeout(timeout):
-                addresses = await self._guard.addresses(host, port)
-        except TimeoutError:
-            raise httpcore2.ConnectTimeout(f"{host}: the name was not resolved in time") from None
-        for index, address in enumerate(addresses):
-            try:
-                return await self._network.connect_tcp(
-                    address, port, timeout, local_address, socket_options
-                )
-            except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
-                if index == len(addresses) - 1:
-                    raise
-        raise AssertionError("the guard answers with an address or raises")
+        return await dialled(
+            self._guard,
+            (host, port, timeout),
+            lambda address: self._network.connect_tcp(
+                address, port, timeout, local_address, socket_options
+            ),
+            late=httpcore2.ConnectTimeout,
+            failed=(httpcore2.ConnectError, httpcore2.ConnectTimeout),
+        )
 
     async def connect_unix_socket(
         self,
@@ -66,7 +62,7 @@ class _Guarded(httpcore2.AsyncNetworkBackend):
     ) -> httpcore2.AsyncNetworkStream:
         """Refuse: there is no such door."""
         del path, timeout, socket_options
-        raise ToolError("egress", "egress_denied", "requests to local sockets are refused")
+        raise no_socket()
 
     async def sleep(self, seconds: float) -> None:
         """Wait between two tries of a connection."""

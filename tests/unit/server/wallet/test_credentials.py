@@ -151,3 +151,14 @@ async def test_without_a_key_nothing_is_kept_and_runs_still_start() -> None:
         )
         await s.r.done(command)
         assert await s.r.status(command.execution_id) == "COMPLETED"
+
+
+@virtually
+async def test_a_credential_that_a_tool_of_a_plugin_names_is_in_use() -> None:
+    tool = "workflow: [{step: start, tool: {kind: acme_crm, %s}}]\n"
+    async with scene(plugins={"acme_crm": {}}) as s:
+        for where in ("auth: pg", "source: {credential: pg}"):
+            await s.client.put_credential(put())
+            await s.client.register(Register(content=HEAD + tool % where))
+            fault = await refused(s.client.delete_credential("pg"))
+            assert (fault.problem.code, "demo/it" in fault.problem.detail) == ("in_use", True)
