@@ -23,13 +23,15 @@ SEEDED := $(if $(SEED),-p randomly --randomly-seed=$(SEED))
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
 
-up: venv ## start the embedded stack in ./.noetl (ARGS="--detach" and other options of `noetl up`)
+up: venv ui ## start the embedded stack in ./.noetl (ARGS="--detach" and other options of `noetl up`)
 	@$(BIN)/noetl up $(ARGS)
 
 down: venv ## stop the embedded stack of ./.noetl
 	@$(BIN)/noetl down
 
 test: lint types imports docs-check ## every gate and every test, in random order (SEED=n repeats an order, JOBS=n)
+	@sh scripts/ui.sh test
+	@sh scripts/ui.sh browser
 	$(PYTEST) -n $(JOBS) $(SEEDED)
 
 check: test cover bench-quick ## test, the coverage floors and the quick benchmarks
@@ -39,6 +41,14 @@ venv: $(READY) ## make .venv from requirements.lock (PYTHON=... picks the interp
 $(READY): requirements.lock pyproject.toml scripts/venv.sh
 	@sh scripts/venv.sh $(VENV)
 	@touch $@
+
+ui: venv ## build the pages of the gateway and the browser client
+	@sh scripts/ui.sh
+
+test-ui: venv ## the tests of the browser client, and the pages in Chromium
+	@sh scripts/ui.sh test
+	@sh scripts/ui.sh browser
+	$(PYTEST) -n $(JOBS) $(SEEDED) tests/ui
 
 fmt: venv ## rewrite the code as the formatter wants it
 	$(BIN)/ruff check --fix --exit-zero --quiet
@@ -119,8 +129,8 @@ changelog: venv ## show what the next release says, from changes/
 	$(BIN)/towncrier build --draft
 
 clean: ## remove everything that make made
-	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* build dist
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* build dist ui/node_modules src/noetl/gateway/static
 	find src tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help up down test test-reliability soak test-security bench-compare profile check venv fmt lint types imports unit cover docs docs-check bench bench-quick fuzz \
+.PHONY: help up down test ui test-ui test-reliability soak test-security bench-compare profile check venv fmt lint types imports unit cover docs docs-check bench bench-quick fuzz \
   properties agreement simulate sizes lock lock-check changelog clean
