@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import zstandard
 
-from noetl.server.edge.errors import BadJson, TooLarge, Unacceptable
+from noetl.edge.errors import BadJson, TooLarge, Unacceptable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

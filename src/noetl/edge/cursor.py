@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from noetl.clock import SystemClock
-from noetl.server.edge.errors import Unacceptable
+from noetl.edge.errors import Unacceptable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

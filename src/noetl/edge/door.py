@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
-from starlette.routing import Match
+from starlette.routing import Match, Route
 
+from noetl.edge.problems import refused
 from noetl.errors import NoetlError
-from noetl.server.edge.problems import refused
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from starlette.routing import BaseRoute, Route
+    from starlette.routing import BaseRoute
     from starlette.types import Receive, Scope, Send
 
 GONE: Final = "noetl.gone"
 """Set in the scope of a request whose caller has left."""
 LATE: Final = "noetl.late"
 """Set in the scope of a request that takes too long."""
+PATIENT: Final = "noetl.patient"
+"""Set in the scope of a request that sets bounds to its waiting itself."""
 BODY: Final = "noetl.body"
 """The whole body of a request, when it had come before the request was begun."""
+ABORT: Final = "noetl.abort"
+"""Ends a connection at once, whatever its caller has not read yet."""
+HEARD: Final = "noetl.heard"
+"""Called when the other end of a WebSocket has answered a ping of the protocol."""
 REQUEST_S: Final = 60.0
 """How long a request may take."""
 REPLY: Final = "noetl.reply"
@@ -38,13 +46,14 @@ class UndeclaredRoute(NoetlError):
 
 
 class Door:
-    """The ASGI app of a server."""
+    """The ASGI app of a process; routes that are no `Route`, as WebSockets, are the router's."""
 
-    def __init__(self, routes: Sequence[Route]) -> None:
-        must_declare(routes)
-        self.routes = tuple(routes)
-        self._app = Starlette(routes=routes, exception_handlers={404: refused, 405: refused})
+    def __init__(self, known: Sequence[BaseRoute]) -> None:
+        must_declare(known)
+        self.routes = routes = tuple(route for route in known if isinstance(route, Route))
+        self._app = Starlette(routes=known, exception_handlers={404: refused, 405: refused})
         self._app.router.redirect_slashes = False
+        self._app.router.default = _nowhere
         self._fixed: dict[tuple[str, str], Callable[[Request], Awaitable[Response]]] = {
             (method, route.path): route.endpoint
             for route in routes
@@ -67,8 +76,10 @@ class Door:
         endpoint = self._fixed.get((method, path))
         if endpoint is not None:
             return endpoint
-        slashes = path.count("/")
-        for parts, route in self._alike.get((method, _begin(path)), ()):
+        slashes, begin = path.count("/"), _begin(path)
+        above = begin.rpartition("/")[0]
+        alike = self._alike.get((method, begin)) or self._alike.get((method, above))
+        for parts, route in alike or ():
             if parts in {0, slashes}:
                 match, more = route.matches(scope)
                 if match is Match.FULL:
@@ -94,9 +105,19 @@ class Door:
             task.uncancel()  # there is nobody left to answer
 
 
+async def _nowhere(scope: Scope, receive: Receive, send: Send) -> None:
+    """There is no such route; an upgrade is told so in the same words."""
+    missing = HTTPException(HTTPStatus.NOT_FOUND)
+    if scope["type"] != "websocket":
+        raise missing  # which the app answers
+    response = await refused(HTTPConnection(scope), missing)
+    await response(scope, receive, send)
+
+
 def _begin(path: str) -> str:
     """What comes before the first name or the third slash of a path."""
-    return "/".join(path.split("/", 3)[:3])
+    parts = path.split("/", 3)[:3]
+    return "/".join(parts[:-1] if "{" in parts[-1] else parts)
 
 
 def _is_written(scope: Scope, response: Response) -> bool:

@@ -12,7 +12,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import logging
 import socket
+import ssl
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -22,17 +25,21 @@ from uvicorn.protocols.http.httptools_impl import (
     HttpToolsProtocol,
     RequestResponseCycle,
 )
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from noetl.edge.door import ABORT, BODY, GONE, HEARD, LATE, PATIENT, REPLY, REQUEST_S
+from noetl.edge.errors import HeadersTooLarge, RequestTimeout
+from noetl.edge.problems import MEDIA_TYPE, problem_of
 from noetl.errors import NoetlError
-from noetl.server.edge.door import BODY, GONE, LATE, REPLY, REQUEST_S
-from noetl.server.edge.errors import HeadersTooLarge
-from noetl.server.edge.problems import MEDIA_TYPE, problem_of
+from noetl.ids import random_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from starlette.types import ASGIApp
     from uvicorn._types import ASGI3Application
+    from websockets.frames import Frame
+    from websockets.http11 import Request
 
 MOST_HEAD_BYTES: Final = 32 * 1024
 HEAD_S: Final = 10.0
@@ -42,12 +49,43 @@ LOOK_TICKS: Final = 50
 MOST_HELD_BYTES: Final = 64 * 1024
 """A longer body is read while it comes."""
 HELD_S: Final = 1.0
+LEAST_RATE: Final = 8 * 1024
+"""Bytes per second of a body that is not too slow."""
 CLOSING_S: Final = 5
+_quiet: Final = logging.getLogger("noetl.edge.sockets")
+_quiet.setLevel(logging.WARNING)
 _BACKLOG: Final = 2048
 _PER_HEADER: Final = len(": \r\n")
 _LENGTH: Final = len("content-length")
 _CODING: Final = len("transfer-encoding")
 _DIGITS: Final = 18
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What a caller may send, and how long it may take."""
+
+    head_bytes: int = MOST_HEAD_BYTES
+    head_fields: int | None = None
+    body_s: float | None = None
+    """How long a body may take to come, and a second more for each 8 KiB of it; none: as long as
+    the route lets it."""
+    request_s: float = REQUEST_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sockets:
+    """How WebSockets are spoken; without these none is."""
+
+    most_bytes: int
+    """Of one message."""
+    ping_s: float
+
+
+class Settings(uvicorn.Config):
+    """What the HTTP server is told."""
+
+    bounds: Bounds = Bounds()
 
 
 class PortTaken(NoetlError):
@@ -61,8 +99,11 @@ class Connection(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **named: Any) -> None:  # noqa: ANN401 - as the class below
         super().__init__(*args, **named)
+        self._bounds: Bounds = getattr(self.config, "bounds", Bounds())
         self._head_bytes = 0
         self._header_bytes = 0
+        self._fields = 0
+        self._came_bytes = 0
         self._is_refused = False
         self._head_timer: asyncio.TimerHandle | None = None
         self._running: tuple[RequestResponseCycle, asyncio.Task[None]] | None = None
@@ -98,15 +139,15 @@ class Connection(HttpToolsProtocol):
             self._held_timer = self.loop.call_later(HELD_S, self._release)
         if self._is_refused or self.transport.is_closing():
             return
-        if self._head_bytes > MOST_HEAD_BYTES:
-            self._refuse()
+        if self._head_bytes > self._bounds.head_bytes:
+            self._refuse(self._too_large())
         elif self._head_bytes and self._head_timer is None:
-            self._head_timer = self.loop.call_later(HEAD_S, self.transport.close)
+            self._head_timer = self.loop.call_later(HEAD_S, self._head_late)
 
     def on_message_begin(self) -> None:
         """Count anew."""
         super().on_message_begin()
-        self._header_bytes = self._body_bytes = 0
+        self._header_bytes = self._body_bytes = self._fields = self._came_bytes = 0
 
     def on_url(self, url: bytes) -> None:
         """Count the address that came at once."""
@@ -120,13 +161,24 @@ class Connection(HttpToolsProtocol):
             self._body_bytes = int(value[:_DIGITS])
         elif len(name) == _CODING and name.lower() == b"transfer-encoding":
             self._body_bytes = MOST_HELD_BYTES + 1
+        self._fields += 1
         self._count(len(name) + len(value) + _PER_HEADER)
 
     def _count(self, size: int) -> None:
         self._header_bytes += size
-        if self._header_bytes > MOST_HEAD_BYTES:
-            self._refuse()
+        most = self._bounds.head_fields
+        if self._header_bytes > self._bounds.head_bytes or self._fields > (most or self._fields):
+            self._refuse(self._too_large())
             raise HeadersTooLarge("refused")  # ends the work of the parser
+
+    def _too_large(self) -> HeadersTooLarge:
+        most = self._bounds.head_fields
+        told = "" if most is None else f", or more than {most} fields"
+        return HeadersTooLarge(f"the headers have more than {self._bounds.head_bytes} bytes{told}")
+
+    def _head_late(self) -> None:
+        if not self.transport.is_closing():
+            self._refuse(RequestTimeout("the request came too slowly", hint="send it at once"))
 
     def on_headers_complete(self) -> None:
         """Begin the request."""
@@ -137,6 +189,7 @@ class Connection(HttpToolsProtocol):
         """Bytes of a body are no head."""
         super().on_body(body)
         self._head_bytes = 0
+        self._came_bytes += len(body)
 
     def on_message_complete(self) -> None:
         """Begin what waited for its body, and wait for the next request."""
@@ -168,11 +221,20 @@ class Connection(HttpToolsProtocol):
         """End what takes too long: a request without an answer, a connection without a request."""
         if self._idle_since is not None and now - self._idle_since >= self.timeout_keep_alive:
             self.timeout_keep_alive_handler()
-        if self._running is not None and now - self._began >= REQUEST_S:
+        if self._running is not None:
             cycle, task = self._running
-            if not cycle.response_started:
+            if not cycle.response_started and self._is_late(cycle, now - self._began):
                 cycle.scope[LATE] = True  # type: ignore[typeddict-unknown-key] # an extension of ours
                 task.cancel()
+
+    def _is_late(self, cycle: RequestResponseCycle, passed_s: float) -> bool:
+        """Whether an answer takes too long, or the body that it needs."""
+        bounds = self._bounds
+        if passed_s >= bounds.request_s and PATIENT not in cycle.scope:
+            return True
+        if bounds.body_s is None or not cycle.more_body or self.flow.read_paused:
+            return False
+        return passed_s >= bounds.body_s + self._came_bytes / LEAST_RATE
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         is_short = self._body_bytes <= MOST_HELD_BYTES and not cycle.waiting_for_100_continue
@@ -195,8 +257,9 @@ class Connection(HttpToolsProtocol):
             self._held_timer = None
 
     def _begin(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        scope: dict[str, Any] = cycle.scope  # type: ignore[assignment] # extensions of ours
+        scope[ABORT] = self.transport.abort
         if not cycle.more_body:
-            scope: dict[str, Any] = cycle.scope  # type: ignore[assignment] # extensions of ours
             scope[BODY] = bytes(cycle.body)
             scope[REPLY] = functools.partial(self._reply, cycle)
         task = self.loop.create_task(cycle.run_asgi(app))
@@ -239,17 +302,40 @@ class Connection(HttpToolsProtocol):
             self._head_timer.cancel()
             self._head_timer = None
 
-    def _refuse(self) -> None:
+    def _refuse(self, refusal: NoetlError) -> None:
+        """Answer a request that no app has seen, and end the connection."""
         self._is_refused = True
         self._head_ends()
-        problem = problem_of(HeadersTooLarge(f"the headers have more than {MOST_HEAD_BYTES} bytes"))
-        body = msgspec.json.encode(problem)
+        request_id = f"r-{random_key()}"
+        body = msgspec.json.encode(problem_of(refusal, request_id))
         head = (
-            f"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: {MEDIA_TYPE}\r\n"
-            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+            f"content-type: {MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\n"
+            f"x-request-id: {request_id}\r\nconnection: close\r\n\r\n"
         )
-        self.transport.write(head.encode() + body)
+        self.transport.write(STATUS_LINE[refusal.status] + head.encode() + body)
         self.transport.close()
+
+
+class Socket(WebSocketsSansIOProtocol):
+    """One WebSocket; what its address says is never logged."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:  # noqa: ANN401 - as the class below
+        super().__init__(*args, **named)
+        self.logger = _quiet
+
+    def handle_connect(self, event: Request) -> None:
+        """Let the app end it at once, also when the other side reads nothing."""
+        super().handle_connect(event)
+        if hasattr(self, "scope"):
+            scope: dict[str, Any] = self.scope  # type: ignore[assignment] # extensions of ours
+            scope[ABORT] = self.transport.abort
+
+    def handle_pong(self, event: Frame) -> None:
+        """Tell the app that the other end is there."""
+        super().handle_pong(event)
+        heard: Any = self.scope.get(HEARD)
+        if heard is not None:
+            heard()
 
 
 class Listener(uvicorn.Server):
@@ -284,12 +370,25 @@ class Listener(uvicorn.Server):
         self.should_exit = True
 
 
-def listener(app: ASGIApp, *, tls_cert: str = "", tls_key: str = "") -> Listener:
+def listener(  # noqa: PLR0913 - each a fact about how callers are heard
+    app: ASGIApp,
+    *,
+    tls_cert: str = "",
+    tls_key: str = "",
+    tls_client_ca: str = "",
+    bounds: Bounds | None = None,
+    sockets: Sockets | None = None,
+    closing_s: int = CLOSING_S,
+) -> Listener:
     """The HTTP server of an app, on whatever socket it is given."""
-    config = uvicorn.Config(
+    config = Settings(
         app,
         http=Connection,
-        ws="none",
+        ws="none" if sockets is None else Socket,
+        ws_max_size=0 if sockets is None else sockets.most_bytes,
+        ws_ping_interval=None if sockets is None else sockets.ping_s,
+        ws_ping_timeout=None,
+        ws_per_message_deflate=False,
         lifespan="off",
         interface="asgi3",
         loop="none",
@@ -299,17 +398,21 @@ def listener(app: ASGIApp, *, tls_cert: str = "", tls_key: str = "") -> Listener
         proxy_headers=False,
         backlog=_BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=CLOSING_S,
+        timeout_graceful_shutdown=closing_s,
         ssl_certfile=tls_cert or None,
         ssl_keyfile=tls_key or None,
+        ssl_ca_certs=tls_client_ca or None,
+        ssl_cert_reqs=ssl.CERT_REQUIRED if tls_client_ca else ssl.CERT_NONE,
     )
+    config.bounds = bounds or Bounds()
     return Listener(config)
 
 
 def bound(host: str, port: int) -> socket.socket:
     """A socket of an address, on which nobody is heard yet."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
+    # Named as TCP, so that the loop lets small parts go at once: it looks at the name.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((host, port))

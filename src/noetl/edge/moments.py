@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from noetl.clock import rfc3339
-from noetl.server.edge.errors import Unacceptable
+from noetl.edge.errors import Unacceptable
 
 if TYPE_CHECKING:
     from noetl.clock import Clock

@@ -16,11 +16,13 @@ from noetl.errors import NoetlError
 from noetl.ids import random_key
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
+    from starlette.requests import HTTPConnection
 
     from noetl.telemetry.fingerprints import Fingerprints
 
 MEDIA_TYPE: Final = "application/problem+json"
+REQUEST_ID: Final = "noetl.request_id"
+"""Where the name of a request stands in its scope."""
 _PREFIX: Final = "https://noetl.dev/e/"
 _COME_BACK: Final = (429, 503)
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
@@ -52,6 +54,8 @@ def problem_of(error: BaseException, request_id: str | None = None) -> Problem:
         execution_id=getattr(error, "execution_id", None),
         retry_after=_retry_after(error),
         request_id=request_id,
+        state=getattr(error, "state", None),
+        allowed=tuple(getattr(error, "allowed", ())),
     )
 
 
@@ -77,24 +81,24 @@ def answer_of(
     return Response(body, status_code=problem.status, headers=headers, media_type=MEDIA_TYPE)
 
 
-async def refused(request: Request, error: Exception) -> Response:
+async def refused(request: HTTPConnection, error: Exception) -> Response:
     """What the router itself refuses."""
     status = getattr(error, "status_code", HTTPStatus.NOT_FOUND)
     code = "bad_method" if status == HTTPStatus.METHOD_NOT_ALLOWED else "not_found"
-    request_id = named(request) or f"r-{random_key()}"
+    request_id = request.scope.get(REQUEST_ID) or named(request) or f"r-{random_key()}"
     problem = Problem(
         type=_PREFIX + code,
         title=TITLES[code],
         status=status,
         code=code,
-        detail=f"{request.method} {request.url.path}",
+        detail=f"{request.scope.get('method', 'GET')} {request.url.path}",
         request_id=request_id,
     )
     headers = {"X-Request-ID": request_id, **(getattr(error, "headers", None) or {})}
     return Response(_encode(problem), status_code=status, headers=headers, media_type=MEDIA_TYPE)
 
 
-def header(request: Request, name: bytes) -> str | None:
+def header(request: HTTPConnection, name: bytes) -> str | None:
     """A header by its name in small letters: a look at the few that came, no map of them."""
     for key, value in request.scope["headers"]:
         if key == name:
@@ -103,7 +107,7 @@ def header(request: Request, name: bytes) -> str | None:
     return None
 
 
-def named(request: Request) -> str:
+def named(request: HTTPConnection) -> str:
     """The caller's own name for a request, if it is one."""
     given = header(request, b"x-request-id")
     return given if given is not None and _REQUEST_ID.match(given) else ""

@@ -9,8 +9,8 @@ import tracemalloc
 import pytest
 import zstandard
 
+from noetl.edge.bodies import Unpacking, must_be_plain
 from noetl.errors import NoetlError
-from noetl.server.edge.bodies import Unpacking, must_be_plain
 
 
 def fault(data: bytes) -> tuple[str, str] | None:

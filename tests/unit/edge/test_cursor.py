@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from noetl.edge.cursor import Cursors
 from noetl.errors import NoetlError
-from noetl.server.edge.cursor import Cursors
 
 FILTERS = {"status": "FAILED", "path": None}
 

@@ -6,7 +6,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from noetl.server.edge.door import Door, UndeclaredRoute
+from noetl.edge.door import Door, UndeclaredRoute
 from tests.security.asking import sent
 
 
@@ -29,6 +29,7 @@ DOOR = Door([
     route("/api/things/{name}/parts/{part}"),
     route("/api/things/{name}", "DELETE"),
     route("/api/files/{path:path}"),
+    route("/far/{path:path}"),
     route("/{name}"),
 ])  # fmt: skip
 
@@ -42,6 +43,9 @@ DOOR = Door([
         ("DELETE", "/api/things/old", "/api/things/{name} name=old"),
         ("GET", "/api/things/a/parts/b", "/api/things/{name}/parts/{part} name=a,part=b"),
         ("GET", "/api/files/a/b/c/d", "/api/files/{path:path} path=a/b/c/d"),
+        ("GET", "/far/a/b", "/far/{path:path} path=a/b"),
+        ("GET", "/far/a", "/far/{path:path} path=a"),
+        ("GET", "/far//a", "/far/{path:path} path=/a"),
         ("GET", "/docs", "/{name} name=docs"),
     ],
 )
