@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from noetl.bus.base import Told
+T = TypeVar("T")
 
 MOST_UNHEARD: Final = 1024
 """Words that a listener may be behind; then the oldest are lost."""
 
 
-class Inbox:
+class Inbox(Generic[T]):
     """Words for one listener, newest kept."""
 
     def __init__(self) -> None:
-        self._words: deque[Told] = deque(maxlen=MOST_UNHEARD)
+        self._words: deque[T] = deque(maxlen=MOST_UNHEARD)
         self._changed = asyncio.Event()
         self._is_closed = False
 
-    def put(self, word: Told) -> None:
+    def put(self, word: T) -> None:
         """Keep a word until it is heard."""
         self._words.append(word)
         self._changed.set()
@@ -33,7 +33,7 @@ class Inbox:
         self._is_closed = True
         self._changed.set()
 
-    async def words(self) -> AsyncIterator[Told]:
+    async def words(self) -> AsyncIterator[T]:
         """Every word, in order, until the end."""
         while True:
             while self._words:

@@ -70,6 +70,7 @@ class Link:
         self._client = client
         self._address = address
         self._asked: dict[str, asyncio.Future[Msg | None]] = {}
+        self._parts: dict[str, list[Msg]] = {}
         self._count = 0
         self._inbox = ""
         self._reason: Exception | None = None
@@ -110,6 +111,11 @@ class Link:
             await made.close()
             raise
         return made
+
+    @property
+    def version(self) -> str:
+        """What the broker says it is, such as `2.11.3`."""
+        return str(self._client._server_info.get("version", ""))  # noqa: SLF001 - as text it is nowhere else
 
     async def ended(self) -> None:
         """Wait for its end, also for one that nobody was told of."""
@@ -154,16 +160,40 @@ class Link:
             raise
         return answer
 
-    async def call(self, verb: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Call the interface for streams and consumers."""
-        answer = await self.ask(_API + verb, _encode(body) if body else b"")
+    async def ask_all(self, subject: str, payload: bytes) -> list[Msg]:
+        """Send a question that is answered in parts; the last of them has a status."""
+        key, end = self._expect()
+        parts = self._parts[key] = []
+        try:
+            await self.send(subject, payload, reply=f"{self._inbox}.{key}")
+            async with asyncio.timeout(ANSWER_S):
+                last = await end
+        except TimeoutError as fault:
+            raise BusGone(f"the broker did not answer in {ANSWER_S:g} s") from fault
+        finally:
+            end.cancel()
+            del self._parts[key]
+        if last is None:
+            raise self._lost()
+        return [*parts, last]
+
+    async def answered(self, subject: str, payload: bytes, what: str = "") -> Msg:
+        """Send a question and wait for its answer."""
+        answer = await self.ask(subject, payload)
         try:
             async with asyncio.timeout(ANSWER_S):
                 found = await answer
         except TimeoutError as fault:
-            raise BusGone(f"the broker did not answer {verb} in {ANSWER_S:g} s") from fault
+            raise BusGone(f"the broker did not answer {what} in {ANSWER_S:g} s") from fault
+        finally:
+            answer.cancel()
         if found is None:
             raise self._lost()
+        return found
+
+    async def call(self, verb: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Call the interface for streams and consumers."""
+        found = await self.answered(_API + verb, _encode(body) if body else b"", verb)
         if is_nobody(found):
             raise ApiFault(503, 0, "the broker has no JetStream")
         told: dict[str, Any] = msgspec.json.decode(found.data)
@@ -245,7 +275,12 @@ class Link:
             told()
 
     async def _answered(self, msg: Msg) -> None:
-        answer = self._asked.get(msg.subject[len(self._inbox) + 1 :])
+        key = msg.subject[len(self._inbox) + 1 :]
+        parts = self._parts.get(key)
+        if parts is not None and not status(msg):
+            parts.append(msg)
+            return
+        answer = self._asked.get(key)
         if answer is not None and not answer.done():
             answer.set_result(msg)
 

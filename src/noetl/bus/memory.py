@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 from noetl.bus.base import BusGone, Delivery, Told
 from noetl.bus.inbox import Inbox
-from noetl.bus.subjects import matches, pool_of, token
+from noetl.bus.subjects import REQUEST_HEADER, matches, pool_of, token
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from noetl.bus.base import Hints, Letter, Message
 
@@ -25,7 +25,7 @@ _NEVER: Final = float("inf")
 
 
 @dataclass(slots=True, eq=False)
-class _Kept:
+class Kept:
     """A message of the stream."""
 
     subject: str
@@ -36,12 +36,12 @@ class _Kept:
     is_done: bool = False
 
 
-class _Delivered:
+class Delivered:
     """One delivery of a message."""
 
     __slots__ = ("_consumer", "_is_settled", "_kept", "deliveries")
 
-    def __init__(self, consumer: _Consumer, kept: _Kept) -> None:
+    def __init__(self, consumer: Consumer, kept: Kept) -> None:
         self._consumer = consumer
         self._kept = kept
         self._is_settled = False
@@ -78,13 +78,13 @@ class _Delivered:
 
 
 @dataclass(slots=True, eq=False)
-class _Consumer:
-    """The durable consumer of one pool: who gets what when."""
+class Consumer:
+    """A durable consumer: who gets what when."""
 
     rules: Delivery
-    queue: list[tuple[float, int, _Kept]] = field(default_factory=list)
+    queue: list[tuple[float, int, Kept]] = field(default_factory=list)
     """What is to be delivered, by the time from which it may be."""
-    deadlines: list[tuple[float, int, int, _Kept]] = field(default_factory=list)
+    deadlines: list[tuple[float, int, int, Kept]] = field(default_factory=list)
     """What is out, by the time until which it may be, with the number of that delivery."""
     waiters: deque[asyncio.Future[None]] = field(default_factory=deque)
     entries: int = 0
@@ -108,20 +108,20 @@ class _Consumer:
             # Whoever leaves hands on its watch: it may have been the only one that was woken.
             self._wake()
 
-    def add(self, kept: _Kept, due_at: float) -> None:
+    def add(self, kept: Kept, due_at: float) -> None:
         """A message to be delivered from then on."""
         self._forget_old(asyncio.get_running_loop().time())
         self.entries += 1
         heappush(self.queue, (due_at, self.entries, kept))
         self._wake()
 
-    def done(self, kept: _Kept) -> None:
+    def done(self, kept: Kept) -> None:
         """A message that is needed no more."""
         kept.is_done = True
         self._back(kept)
         self._wake()
 
-    def again(self, kept: _Kept, delay_s: float) -> None:
+    def again(self, kept: Kept, delay_s: float) -> None:
         """A message to be delivered once more."""
         self._back(kept)
         self.add(kept, asyncio.get_running_loop().time() + delay_s)
@@ -145,7 +145,7 @@ class _Consumer:
             self.entries += 1
             deadline = now + self.rules.ack_wait_s
             heappush(self.deadlines, (deadline, self.entries, kept.deliveries, kept))
-            taken.append(_Delivered(self, kept))
+            taken.append(Delivered(self, kept))
         return taken
 
     def _recall(self, now: float) -> None:
@@ -159,7 +159,7 @@ class _Consumer:
     def _has_room(self) -> bool:
         return self.out < self.rules.max_ack_pending
 
-    def _back(self, kept: _Kept) -> None:
+    def _back(self, kept: Kept) -> None:
         if kept.is_out:
             kept.is_out = False
             self.out -= 1
@@ -206,10 +206,12 @@ class MemoryBus:
     """Streams, consumers and listeners of one process."""
 
     def __init__(self, rules: Delivery | None = None) -> None:
+        self.on_request: Callable[[str, bytes], None] | None = None
+        """Is given the request and the payload of what is published about one."""
         self._rules = rules or Delivery()
-        self._consumers: dict[str, _Consumer] = {}
+        self._consumers: dict[str, Consumer] = {}
         self._seen: OrderedDict[str, float] = OrderedDict()
-        self._listeners: dict[object, tuple[str, Inbox]] = {}
+        self._listeners: dict[object, tuple[str, Inbox[Told]]] = {}
         self._is_closed = False
 
     async def publish(self, subject: str, payload: bytes, msg_id: str) -> bool:
@@ -223,15 +225,20 @@ class MemoryBus:
         self._seen[msg_id] = now + self._rules.duplicate_window_s
         pool = pool_of(subject)
         if pool is not None:
-            kept = _Kept(subject, payload, now + self._rules.max_age_s)
+            kept = Kept(subject, payload, now + self._rules.max_age_s)
             self._consumer(pool).add(kept, now)
         return True
 
     async def publish_many(self, letters: Sequence[Letter]) -> int:
         """Publish messages in order; how many ids were new."""
-        return sum(
-            [await self.publish(each.subject, each.payload, each.msg_id) for each in letters]
-        )
+        kept = 0
+        for each in letters:
+            is_new = await self.publish(each.subject, each.payload, each.msg_id)
+            kept += is_new
+            request_id = dict(each.headers).get(REQUEST_HEADER)
+            if is_new and request_id and self.on_request is not None:
+                self.on_request(request_id, each.payload)
+        return kept
 
     def hints(self, pool: str) -> Hints:
         """The hints of a pool, also those published before anyone asked."""
@@ -254,7 +261,8 @@ class MemoryBus:
         """Hear what is told or published under a subject (`*` one token, `>` the rest)."""
         if self._is_closed:
             raise BusGone("the bus was closed")
-        inbox, name = Inbox(), object()
+        inbox: Inbox[Told] = Inbox()
+        name = object()
         self._listeners[name] = (subject, inbox)
         try:
             yield inbox.words()
@@ -270,8 +278,8 @@ class MemoryBus:
         for _, inbox in self._listeners.values():
             inbox.close()
 
-    def _consumer(self, pool: str) -> _Consumer:
+    def _consumer(self, pool: str) -> Consumer:
         found = self._consumers.get(pool)
         if found is None:
-            found = self._consumers[pool] = _Consumer(self._rules, is_closed=self._is_closed)
+            found = self._consumers[pool] = Consumer(self._rules, is_closed=self._is_closed)
         return found

@@ -9,6 +9,7 @@ import msgspec
 
 from noetl.bus.base import BusGone
 from noetl.bus.link import ANSWER_S, is_nobody
+from noetl.bus.streams import ApiFault
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,26 +27,30 @@ class Unanswered(BusGone):
 
 
 class _Refusal(msgspec.Struct, frozen=True):
+    code: int = 0
+    err_code: int = 0
     description: str = ""
 
 
-class _Ack(msgspec.Struct, frozen=True):
+class Ack(msgspec.Struct, frozen=True):
     """What the broker says about a published message."""
 
+    seq: int = 0
     duplicate: bool = False
     error: _Refusal | None = None
 
 
-_ACK: Final = msgspec.json.Decoder(_Ack)
+_ACK: Final = msgspec.json.Decoder(Ack)
 
 
-async def publish(link: Link, letters: Sequence[Letter]) -> tuple[int, list[Letter]]:
-    """Send all, then wait for all; how many ids were new, and what no stream takes."""
+async def publish(link: Link, letters: Sequence[Letter]) -> tuple[list[Ack], list[Letter]]:
+    """Send all, then wait for all; what was kept, and what no stream takes."""
     asked: list[tuple[Letter, asyncio.Future[Msg | None]]] = []
     try:
         async with asyncio.timeout(ANSWER_S):
             for letter in letters:
-                headers = {_MSG_ID: letter.msg_id, **dict(letter.headers)}
+                headers = {_MSG_ID: letter.msg_id} if letter.msg_id else {}
+                headers |= dict(letter.headers)
                 asked.append((letter, await link.ask(letter.subject, letter.payload, headers)))
             answers = [(letter, await answer) for letter, answer in asked]
     except TimeoutError as fault:
@@ -53,7 +58,7 @@ async def publish(link: Link, letters: Sequence[Letter]) -> tuple[int, list[Lett
     finally:
         for _, answer in asked:
             answer.cancel()
-    kept, homeless = 0, []
+    kept, homeless = [], []
     for letter, msg in answers:
         if msg is None:
             raise BusGone("the connection to the broker was lost while publishing")
@@ -62,6 +67,7 @@ async def publish(link: Link, letters: Sequence[Letter]) -> tuple[int, list[Lett
             continue
         ack = _ACK.decode(msg.data)
         if ack.error is not None:
-            raise BusGone(f"the broker did not keep a message: {ack.error.description}")
-        kept += not ack.duplicate
+            why = f"the broker did not keep a message: {ack.error.description}"
+            raise ApiFault(ack.error.code, ack.error.err_code, why)
+        kept.append(ack)
     return kept, homeless

@@ -1,4 +1,4 @@
-"""Fetching the hints of a pool: one request brings what is there, or the next ones to come.
+"""Fetching from a consumer: one request brings what is there, or the next ones to come.
 
 A request is answered in full or ended by a status, so nothing is under way when a fetch returns;
 one that is given up before hands back what arrives too late.
@@ -16,12 +16,11 @@ from noetl.bus.base import BusGone
 from noetl.bus.link import status
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription
 
     from noetl.bus.base import Message
+    from noetl.bus.broker import Broker
     from noetl.bus.link import Link
     from noetl.bus.streams import Consumer
 
@@ -48,13 +47,14 @@ _encode: Final = msgspec.json.Encoder().encode
 class Delivered:
     """One delivery of a message."""
 
-    __slots__ = ("_is_settled", "_link", "_reply", "payload", "subject")
+    __slots__ = ("_is_settled", "_link", "_reply", "headers", "payload", "subject")
 
     def __init__(self, link: Link, msg: Msg) -> None:
         self._link = link
         self._reply = msg.reply
         self._is_settled = False
         self.subject = msg.subject
+        self.headers: dict[str, str] = msg.headers or {}
         self.payload = msg.data
 
     @property
@@ -175,29 +175,25 @@ def _meaning(word: str, msg: Msg) -> str:
 
 
 class Pool:
-    """The hints of one pool; all of its workers share them."""
+    """What one consumer delivers; all who use it share that."""
 
-    def __init__(
-        self,
-        consumer: Consumer,
-        here: Callable[[], Link],
-        repair: Callable[[Link], Awaitable[None]],
-        later: Callable[[Awaitable[None]], None],
-    ) -> None:
+    def __init__(self, consumer: Consumer, broker: Broker) -> None:
         self._consumer = consumer
-        self._here = here
-        self._repair = repair
-        self._later = later
+        self._broker = broker
         self._joined: Link | None = None
         self._idle: list[_Lane] = []
 
     async def fetch(self, limit: int, timeout_s: float) -> list[Message]:
         """At least one message as soon as there is one, else none after the time."""
+        return list(await self.delivered(limit, timeout_s))
+
+    async def delivered(self, limit: int, timeout_s: float) -> list[Delivered]:
+        """What `fetch` brings, with the headers of each."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         is_patient, repairs = False, 0
         while True:
-            link = self._here()
+            link = self._broker.here()
             await self._join(link)
             wait_s = max(_LEAST_WAIT_S, deadline - loop.time())
             found, end = await self._pull(link, limit, wait_s, is_patient=is_patient)
@@ -217,7 +213,7 @@ class Pool:
         if repairs > MOST_REPAIRS:
             raise BusGone(f"the consumer {self._consumer.name} does not come back")
         if end == _MISSING:
-            await self._repair(link)
+            await self._broker.repair(link)
 
     async def _join(self, link: Link) -> None:
         if self._joined is link:
@@ -225,7 +221,7 @@ class Pool:
         try:
             await streams.join(link, self._consumer)
         except streams.ApiFault:  # the stream is gone
-            await self._repair(link)
+            await self._broker.repair(link)
             await streams.join(link, self._consumer)
         self._joined = link
 
@@ -237,10 +233,10 @@ class Pool:
         try:
             found, end = await lane.pull(self._consumer, batch, wait_s, is_patient=is_patient)
         except BaseException:
-            self._later(lane.give_up(is_taken=False))
+            self._broker.later(lane.give_up(is_taken=False))
             raise
         if end == _SILENT:
-            self._later(lane.give_up(is_taken=True))
+            self._broker.later(lane.give_up(is_taken=True))
         else:
             self._idle.append(lane)
         return found, end

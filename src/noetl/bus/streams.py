@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _NANOS: Final = 1_000_000_000
-_NO_STREAM: Final = 10059
-_NAME_TAKEN: Final = 10058
+NO_STREAM: Final = 10059
+NAME_TAKEN: Final = 10058
 NO_CONSUMER: Final = 10014
 _REFUSED: Final = frozenset({400, 500})
 _EXHAUSTED: Final = frozenset({10028, 10047})
@@ -85,12 +85,16 @@ class Stream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumer:
-    """The place of one pool in the stream of commands, shared by all of its workers."""
+    """A place in a stream, shared by all who use its name."""
 
     stream: str
     name: str
     filter: str
     rules: Delivery
+    deliver: str = "all"
+    """Which messages of the stream are delivered: `new` are those after it was made."""
+    more: tuple[tuple[str, Any], ...] = ()
+    """Settings that only this one has."""
 
     def config(self) -> dict[str, Any]:
         """As the broker names it."""
@@ -99,13 +103,13 @@ class Consumer:
             "name": self.name,
             "filter_subject": self.filter,
             "ack_policy": "explicit",
-            "deliver_policy": "all",
+            "deliver_policy": self.deliver,
             "replay_policy": "instant",
             "ack_wait": _nanos(self.rules.ack_wait_s),
             "max_deliver": self.rules.max_deliver,
             "max_ack_pending": self.rules.max_ack_pending,
             "max_waiting": MOST_WAITING,
-        }
+        } | dict(self.more)
 
 
 def commands(rules: Delivery) -> Stream:
@@ -125,37 +129,60 @@ CLIENTS: Final = Stream(
     name=subjects.CLIENTS_STREAM,
     subjects=(subjects.CLIENTS,),
     max_age_s=1800.0,
+    duplicate_window_s=1800.0,
     max_msgs_per_subject=1000,
     republish=(subjects.CLIENTS, subjects.LIVE),
+    more=(("allow_direct", True),),
 )
 """What connected clients are told; the gateway declares it."""
+
+FEED_RULES: Final = Delivery(max_ack_pending=4096)
+FEED: Final = Consumer(
+    stream=subjects.EVENTS_STREAM,
+    name=subjects.FEED_CONSUMER,
+    filter=subjects.EVENTS,
+    rules=FEED_RULES,
+    deliver="new",
+    more=(("inactive_threshold", 3600 * _NANOS),),
+)
+"""Where gateways are in what commits published; after an hour without any, they begin anew."""
 
 _KEPT: Final = (("allow_rollup_hdrs", True), ("allow_direct", True), ("allow_msg_ttl", True))
 
 
-def _bucket(name: str) -> Stream:
-    """A bucket of keys, each with its newest value and a time to live of its own."""
+def bucket(name: str) -> Stream:
+    """A bucket of keys, each with its newest value and a time to live of its own.
+
+    Whoever watches hears what is republished: only what was kept, with its revision.
+    """
     return Stream(
         name=f"KV_{name}",
-        subjects=(f"$KV.{name}.>",),
+        subjects=(subjects.key(name, ">"),),
         max_age_s=0.0,
         max_msgs_per_subject=1,
+        republish=(subjects.key(name, ">"), subjects.kept_key(name, ">")),
         more=(*_KEPT, ("deny_delete", True), ("discard", "new")),
     )
 
 
 BUCKETS: Final = tuple(
-    _bucket(name)
+    bucket(name)
     for name in (subjects.SESSIONS_BUCKET, subjects.REQUESTS_BUCKET, subjects.CIRCUITS_BUCKET)
 )
 """Keys of the gateway and of subscriptions; they declare what they use."""
 
-SPOOL: Final = Stream(
-    name=f"OBJ_{subjects.SPOOL_STORE}",
-    subjects=(f"$O.{subjects.SPOOL_STORE}.C.>", f"$O.{subjects.SPOOL_STORE}.M.>"),
-    max_age_s=0.0,
-    more=(*_KEPT[:2], ("discard", "new")),
-)
+
+def objects(store: str) -> Stream:
+    """A store of objects, as every client of the broker knows it: names and chunks."""
+    return Stream(
+        name=f"OBJ_{store}",
+        subjects=(f"$O.{store}.C.>", f"$O.{store}.M.>"),
+        max_age_s=0.0,
+        more=(*_KEPT[:2], ("discard", "new")),
+    )
+
+
+SPOOL: Final = objects(subjects.SPOOL_STORE)
 """Objects that spools set aside; whoever spools declares it."""
 
 
@@ -218,7 +245,7 @@ async def _config(api: Api, name: str) -> dict[str, Any] | None:
     try:
         found = await api.call(f"STREAM.INFO.{name}")
     except ApiFault as fault:
-        if fault.err_code == _NO_STREAM:
+        if fault.err_code == NO_STREAM:
             return None
         raise
     config: dict[str, Any] = found["config"]
@@ -230,7 +257,7 @@ async def _create(api: Api, wanted: dict[str, Any]) -> bool:
     try:
         await api.call(f"STREAM.CREATE.{wanted['name']}", wanted)
     except ApiFault as fault:
-        if fault.err_code == _NAME_TAKEN:
+        if fault.err_code == NAME_TAKEN:
             return False
         if fault.is_final:
             raise _drifted(f"the stream {wanted['name']}", str(fault)) from fault

@@ -13,6 +13,13 @@ COMMANDS: Final = "noetl.commands.>"
 EVENTS: Final = "noetl.events.>"
 CLIENTS: Final = "noetl.clients.>"
 LIVE: Final = "noetl.live.>"
+REVOKED: Final = "noetl.gateway.revoked.*"
+
+FEED_CONSUMER: Final = "gateway-requests"
+"""The durable consumer that all gateways share."""
+
+HUB: Final = "noetl.gateway.hub"
+"""Where gateways tell each other what concerns a stream that another one holds."""
 
 REQUEST_HEADER: Final = "Noetl-Request"
 """The request that the events of a run belong to."""
@@ -71,9 +78,24 @@ def revoked(session_id: str) -> str:
     return f"noetl.gateway.revoked.{token(session_id)}"
 
 
+def hook(request_id: str) -> str:
+    """Where a gateway waits for the answer of a playbook that signs somebody in."""
+    return f"noetl.gateway.hook.{token(request_id)}"
+
+
 def ingress(listener: str) -> str:
     """Where gateways are told that a listener changed."""
     return f"noetl.gateway.ingress.{token(listener)}"
+
+
+def key(bucket: str, name: str) -> str:
+    """Where a key of a bucket is set."""
+    return f"$KV.{bucket}.{name}"
+
+
+def kept_key(bucket: str, name: str) -> str:
+    """Where a key is republished that was set."""
+    return f"noetl.keys.{bucket}.{name}"
 
 
 def pool_of(subject: str) -> str | None:

@@ -10,7 +10,7 @@ from noetl.bus.streams import ApiFault, declare
 
 SECOND = 1_000_000_000
 _LITERAL = re.compile(
-    r"""["'](?:noetl\.(?:commands|events|clients|control|live|gateway)\.|NOETL_(?:COMMANDS|EVENTS|CLIENTS)\b|noetl_worker_pool_)"""
+    r"""["'](?:noetl\.(?:commands|events|clients|control|live|keys|gateway\.(?:revoked|ingress))\.|NOETL_(?:COMMANDS|EVENTS|CLIENTS)\b|noetl_worker_pool_)"""
 )
 
 
@@ -44,6 +44,7 @@ def test_the_stream_of_clients_is_heard_live():
     config = streams.CLIENTS.config()
     assert config["republish"] == {"src": "noetl.clients.>", "dest": "noetl.live.>"}
     assert (config["max_age"], config["max_msgs_per_subject"]) == (1800 * SECOND, 1000)
+    assert (config["duplicate_window"], config["allow_direct"]) == (1800 * SECOND, True)
     assert subjects.matches(subjects.LIVE, subjects.live("c"))
 
 
@@ -53,6 +54,26 @@ def test_the_consumer_of_a_pool():
         "filter_subject": "noetl.commands.my_pool.>", "ack_policy": "explicit",
         "deliver_policy": "all", "replay_policy": "instant", "ack_wait": 30 * SECOND,
         "max_deliver": 10, "max_ack_pending": 1024, "max_waiting": 4096,
+    }  # fmt: skip
+
+
+def test_the_consumer_of_gateways():
+    assert streams.FEED.config() == {
+        "durable_name": "gateway-requests", "name": "gateway-requests",
+        "filter_subject": "noetl.events.>", "ack_policy": "explicit",
+        "deliver_policy": "new", "replay_policy": "instant", "ack_wait": 30 * SECOND,
+        "max_deliver": 10, "max_ack_pending": 4096, "max_waiting": 4096,
+        "inactive_threshold": 3600 * SECOND,
+    }  # fmt: skip
+
+
+def test_a_bucket_keeps_one_value_per_key_and_republishes_it():
+    assert streams.bucket("b").config() == {
+        "name": "KV_b", "subjects": ["$KV.b.>"], "retention": "limits", "discard": "new",
+        "storage": "file", "max_age": 0, "duplicate_window": 120 * SECOND,
+        "max_msgs_per_subject": 1, "republish": {"src": "$KV.b.>", "dest": "noetl.keys.b.>"},
+        "allow_rollup_hdrs": True, "allow_direct": True, "allow_msg_ttl": True,
+        "deny_delete": True,
     }  # fmt: skip
 
 
