@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 SOURCES: Final = ("nats", "kafka", "pubsub")
 """Every kind of source that documents may name."""
-_LATER: Final = {"kafka": "kafka", "pubsub": "pubsub"}
 
 
 class SourceError(NoetlError):
@@ -66,6 +65,17 @@ class AckReport(msgspec.Struct, frozen=True, kw_only=True):
     errors: tuple[AckFault, ...] = ()
 
 
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a source waits for somebody who holds its messages, where it can tell."""
+
+    max_deliver: int | None = None
+    """So often a message is delivered; then it is lost for us."""
+    max_age_s: float | None = None
+    """So old a message becomes; then the source forgets it."""
+    ack_wait_s: float | None = None
+    """So long a message may be held; then it is delivered again."""
+
+
 class Source(Protocol):
     """Messages of one place; a poll never settles them."""
 
@@ -87,17 +97,17 @@ class Source(Protocol):
     async def backlog(self) -> int | None:
         """How many messages wait, where the source can tell."""
 
+    def facts(self) -> Facts:
+        """What was known of its patience when it was opened."""
+
     async def close(self) -> None:
         """Let go; what was not settled is delivered again."""
 
 
-def missing_source(source: str) -> SourceError:
-    """The error of a kind of source that this version cannot read."""
-    message = (
-        f"the source `{source}` is not available: this version reads nats; "
-        f"kafka and pubsub come with their own extras (noetl[{_LATER.get(source, source)}])"
-    )
-    return SourceError("config", "missing_source", message)
+def unavailable(source: str) -> SourceError:
+    """The error of a kind of source whose client is not installed."""
+    message = f"the source `{source}` needs a client: pip install 'noetl[{source}]'"
+    return SourceError("config", "source_unavailable", message)
 
 
 def body_of(raw: bytes) -> dict[str, Any]:
@@ -106,7 +116,7 @@ def body_of(raw: bytes) -> dict[str, Any]:
         return {"data": None}
     try:
         return {"data": msgspec.json.decode(raw)}
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # the last: nested too deep
         pass
     try:
         return {"data": raw.decode()}

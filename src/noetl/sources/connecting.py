@@ -17,9 +17,9 @@ from nats.errors import Error, StaleConnectionError
 from noetl.sources.base import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Iterator
 
-    Addresses = Callable[[str, int], Awaitable[list[str]]]
+    from noetl.sources.places import Addresses
 
 PORT: Final = 4222
 CONNECT_S: Final = 5
@@ -128,15 +128,16 @@ async def _connected(url: str, host: str, place: Place) -> Client:
                 error_cb=failed,
             )
     except (OSError, Error, TimeoutError) as fault:
-        await _ended(client)
+        await end(client)
         raise _refusal(client, client.fault or fault, host) from fault
     except BaseException:
-        await _ended(client)
+        await end(client)
         raise
     return client
 
 
-async def _ended(client: Client) -> None:
+async def end(client: Client) -> None:
+    """End a connection, whatever state it is in."""
     try:
         async with asyncio.timeout(GRACE_S):
             await client.close()

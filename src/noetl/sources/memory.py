@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from noetl.clock import rfc3339
-from noetl.sources.base import PolledMessage, body_of, lowered, report_of
+from noetl.sources.base import Facts, PolledMessage, body_of, lowered, report_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -85,6 +85,10 @@ class MemorySource:
     async def backlog(self) -> int | None:
         """Messages that nobody has fetched, and those that nobody has settled."""
         return len(self._waiting) + len({id(kept) for kept in self._given.values()})
+
+    def facts(self) -> Facts:
+        """It delivers as often as needed, for as long as the process lives."""
+        return Facts(ack_wait_s=self._ack_wait_s)
 
     async def close(self) -> None:
         """Let go of the timers."""

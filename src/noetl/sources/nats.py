@@ -11,8 +11,17 @@ from nats.errors import Error, NoRespondersError
 from nats.errors import TimeoutError as NatsTimeout
 
 from noetl.clock import rfc3339
-from noetl.sources.base import AckReport, PolledMessage, SourceError, body_of, lowered, report_of
-from noetl.sources.connecting import GRACE_S, Headers
+from noetl.sources.base import (
+    AckReport,
+    Facts,
+    PolledMessage,
+    SourceError,
+    body_of,
+    lowered,
+    report_of,
+)
+from noetl.sources.connecting import GRACE_S, Headers, connect, end
+from noetl.sources.places import as_written
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +31,7 @@ if TYPE_CHECKING:
     from nats.aio.subscription import Subscription
 
     from noetl.clock import Clock
+    from noetl.sources.places import Addresses, NatsPlace
 
 ANSWER_S: Final = 5.0
 AT_ONCE: Final = 64
@@ -53,19 +63,41 @@ class NatsSource:
         self._clock = clock
         self._stream = stream
         self._consumer = consumer
+        self._facts = Facts()
+        self.is_owner = False
+        """Whether the connection ends with it."""
+
+    @classmethod
+    async def at(
+        cls, place: NatsPlace, clock: Clock, *, addresses: Addresses = as_written
+    ) -> NatsSource:
+        """The source on a connection of its own, which ends with it."""
+        client = await connect(place, addresses)
+        try:
+            source = await cls.open(client, place.stream, place.consumer, clock)
+            await source.learn()
+        except BaseException:
+            await end(client)
+            raise
+        source.is_owner = True
+        return source
 
     @classmethod
     async def open(cls, client: Client, stream: str, consumer: str, clock: Clock) -> NatsSource:
         """The source, after a look at its consumer: it is there, and its acks are explicit."""
         source = cls(client, stream, consumer, clock)
-        info = await source._info()
-        policy = info["config"].get("ack_policy")
+        config = (await source._info())["config"]
+        policy = config.get("ack_policy")
         if policy != "explicit":
             message = (
                 f"the consumer {consumer} of the stream {stream} has ack_policy {policy}, "
                 "and explicit is needed"
             )
             raise SourceError("config", "ack_policy_invalid", message)
+        source._facts = Facts(
+            max_deliver=most if (most := int(config.get("max_deliver", -1))) > 0 else None,
+            ack_wait_s=config.get("ack_wait", 0) / _NANOS or None,
+        )
         return source
 
     async def poll(self, batch: int, timeout_ms: int) -> list[PolledMessage]:
@@ -100,18 +132,33 @@ class NatsSource:
         info = await self._info()
         return int(info["num_pending"]) + int(info["num_ack_pending"])
 
+    def facts(self) -> Facts:
+        """As consumer and stream say."""
+        return self._facts
+
     async def close(self) -> None:
-        """The connection is its owner's; what was not settled is delivered again."""
+        """A connection of its own ends; what was not settled is delivered again."""
+        if self.is_owner:
+            await end(self._client)
 
     # ------------------------------------------------------------------ asking the broker
 
-    async def _info(self) -> dict[str, Any]:
-        subject = f"{_API}CONSUMER.INFO.{self._stream}.{self._consumer}"
+    async def _ask(self, subject: str) -> dict[str, Any]:
         try:
             answer = await self._client.request(subject, b"", timeout=ANSWER_S)
         except (OSError, Error, NatsTimeout) as fault:
             raise _lost(fault) from fault
         told: dict[str, Any] = msgspec.json.decode(answer.data)
+        return told
+
+    async def learn(self) -> None:
+        """How old messages of the stream become, where we may ask."""
+        told = await self._ask(f"{_API}STREAM.INFO.{self._stream}")
+        age_s = told.get("config", {}).get("max_age", 0) / _NANOS
+        self._facts = msgspec.structs.replace(self._facts, max_age_s=age_s or None)
+
+    async def _info(self) -> dict[str, Any]:
+        told = await self._ask(f"{_API}CONSUMER.INFO.{self._stream}.{self._consumer}")
         error = told.get("error")
         if error is None:
             return told

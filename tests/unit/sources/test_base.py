@@ -2,7 +2,7 @@
 
 import pytest
 
-from noetl.sources.base import SourceError, body_of, bytes_of, lowered, missing_source, report_of
+from noetl.sources.base import SourceError, body_of, bytes_of, lowered, report_of, unavailable
 from noetl.sources.nats import stream_of
 
 
@@ -46,7 +46,13 @@ def test_what_is_no_id_is_refused(ack_id):
         stream_of(ack_id)
 
 
-def test_a_source_of_a_later_version_names_its_extra():
-    fault = missing_source("kafka")
-    assert (fault.kind, fault.code) == ("config", "missing_source")
-    assert "noetl[kafka]" in fault.message
+@pytest.mark.parametrize("kind", ["kafka", "pubsub"])
+def test_a_source_whose_client_is_missing_names_the_line_that_brings_it(kind):
+    fault = unavailable(kind)
+    assert (fault.kind, fault.code) == ("config", "source_unavailable")
+    assert f"pip install 'noetl[{kind}]'" in fault.message
+
+
+def test_a_body_that_is_nested_without_end_is_text():
+    body = b"[" * 100_000 + b"]" * 100_000
+    assert body_of(body) == {"data": body.decode()}
