@@ -31,6 +31,7 @@ AT_ONCE: Final = 2
 REGION: Final = "us-east-1"
 CONNECT_S: Final = 5
 IDLE_S: Final = 30
+RETRIES: Final = 3
 
 
 class ObjectsGone(NoetlError):
@@ -55,7 +56,7 @@ def open_blobs(url: str) -> Blobs:
     return ObjectBlobs(open_store(url, {}), address.path, address.name)
 
 
-def open_store(url: str, fields: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a store of obstore
+def open_store(url: str, fields: Mapping[str, Any], *, retries: int = RETRIES) -> Any:  # noqa: ANN401 - a store of obstore
     """A store of the library; the prefix of the address is for its user to add.
 
     Fields: `access_key_id`, `secret_access_key`, `session_token`, `region`, `endpoint`, or
@@ -77,7 +78,7 @@ def open_store(url: str, fields: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a 
             "timeout": timedelta(days=1),  # a part may be slow; silence is what ends it
             "read_timeout": timedelta(seconds=IDLE_S),
         },
-        "retry_config": {"max_retries": 3, "retry_timeout": timedelta(seconds=IDLE_S)},
+        "retry_config": {"max_retries": retries, "retry_timeout": timedelta(seconds=IDLE_S)},
     }
     if address.scheme == "file":
         return store.LocalStore(address.path, mkdir=True)

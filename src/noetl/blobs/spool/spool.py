@@ -1,0 +1,322 @@
+"""The spool of one subscription: messages that wait, what may wait, and which comes next.
+
+What waits is known by an index without content, so that no message costs a listing. Everything
+that happens is told by the name of its event. Nobody else may work on the messages of the spool
+at the same time; others may add some.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from noetl.blobs.spool.base import SpoolTaken
+from noetl.blobs.spool.dead import DeadLetters
+from noetl.blobs.spool.item import Corrupt, Item, parts_of_name
+from noetl.blobs.spool.order import Entry, Order
+from noetl.blobs.spool.room import Room
+from noetl.ids import EPOCH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from noetl.blobs.spool.base import Listed, SpoolStore
+    from noetl.blobs.spool.dead import Tell
+    from noetl.blobs.spool.rules import Place, Rules
+    from noetl.clock import Clock
+
+SPOOLED: Final = "subscription.message.spooled"
+RECOVERED: Final = "subscription.spool.recovered"
+LOOK_S: Final = 2.0
+SWEEP_S: Final = 60.0
+CHECK_S: Final = 600.0
+_PAGE: Final = 1000
+_READS: Final = 16
+_RECENT: Final = timedelta(minutes=5)
+"""How far back one looks for what others have just added."""
+_log = logging.getLogger("noetl.spool")
+
+
+class Spool:
+    """Messages that wait, in lanes; `recover` comes first."""
+
+    def __init__(
+        self, store: SpoolStore, place: Place, rules: Rules, clock: Clock, tell: Tell
+    ) -> None:
+        """`tell` takes the name of an event and what it says; it must not wait."""
+        self.place = place
+        self.foreign = 0
+        """Objects in the folder that are not ours; they are left alone."""
+        self.dead_letters = DeadLetters(store, place, tell, self._back)
+        self._store = store
+        self._rules = rules
+        self._clock = clock
+        self._tell = tell
+        self._order = Order(rules.ordering)
+        self._room = Room(self._order, rules, clock, tell)
+        self._done_at = dict.fromkeys((LOOK_S, SWEEP_S, CHECK_S), clock.monotonic())
+        self._twice: set[int] = set()
+        """Messages that wait and are dead letters too: somebody died while moving them."""
+
+    @property
+    def size_bytes(self) -> int:
+        """What waits, in bytes."""
+        return self._order.size_bytes
+
+    @property
+    def oldest_at(self) -> datetime | None:
+        """When the oldest message that nobody works on was received."""
+        oldest = self._order.oldest()
+        return None if oldest is None else _received_at(oldest.seq)
+
+    def pending(self, downstream: str | None = None) -> int:
+        """How many messages wait, or wait for one downstream."""
+        return len(self._order) if downstream is None else self._order.count(downstream)
+
+    def has_lane(self, downstream: str, lane: str) -> bool:
+        """Whether messages of a lane wait: a live one has to join them to stay in order."""
+        return self._order.has_lane(downstream, lane)
+
+    async def recover(self) -> int:
+        """Learn what waits in the store; how many that are.
+
+        Also for one who takes over from another: what that one has done is forgotten.
+        """
+        await self.dead_letters.count()
+        await self._scan()
+        known = self._order.seqs()
+        self._twice = await self.dead_letters.among(known)
+        high = max(known, default=0)
+        about = {"pending": self.pending(), "recv_seq_high_water": str(high)}
+        self._tell(RECOVERED, about | {"backend": self._store.name})
+        return self.pending()
+
+    async def put(self, item: Item) -> bool:
+        """Store a message for good; false when it was too large to wait, and is a dead letter.
+
+        `SpoolFull` and `SpoolError` mean that it is not stored: it must not be acknowledged.
+        """
+        size = len(item.encode())
+        if size > self._rules.max_bytes:
+            await self.dead_letters.bury(item, "too_large")
+            return False
+        await self._back(item)
+        self._tell(
+            SPOOLED,
+            {
+                "message_id": item.message_id,
+                "recv_seq": item.recv_seq,
+                "spool_ref": item.ref,
+                "sha256": item.sha256,
+                "downstream": item.downstream,
+                "reason": item.reason,
+                "bytes": size,
+            },
+        )
+        return True
+
+    def take(self, downstreams: Iterable[str]) -> Entry | None:
+        """The next message for these, the oldest whose lane nobody works on.
+
+        Whoever takes it ends with `done`, `attempted`, `dead` or `give_back`, the last one also
+        when another fails; until then its lane waits.
+        """
+        return self._order.take(downstreams)
+
+    async def get(self, entry: Entry) -> Item | None:
+        """A message that was taken; none when it is gone or corrupt, and then it is settled.
+
+        When this fails the message is still taken.
+        """
+        data = await self._store.get(self.place.waiting + entry.name)
+        if data is None:
+            self._order.settle(entry)
+            return None
+        item = self._decoded(entry.name, data)
+        if item is None or item.downstream != entry.downstream:
+            await self.dead_letters.move(entry.name, data, entry.downstream, "corrupt")
+            self._order.settle(entry)
+            return None
+        return item
+
+    async def done(self, entry: Entry) -> None:
+        """A message that was taken has its run: it waits no more, nor is it a dead letter."""
+        if entry.seq in self._twice:
+            await self.dead_letters.forget(entry.name)
+            self._twice.discard(entry.seq)
+        await self._store.delete(self.place.waiting + entry.name)
+        self._order.settle(entry)
+
+    async def attempted(
+        self, entry: Entry, item: Item, *, is_new_run: bool = False, is_counted: bool = True
+    ) -> Item:
+        """A message that was taken has failed once more; it waits for the next pass.
+
+        With `is_new_run` its next attempt is a run of its own, since the last one did run.
+        """
+        item = item.attempted(is_new_run=is_new_run, is_counted=is_counted)
+        data = item.encode()
+        await self._store.put(self.place.waiting + entry.name, data)
+        self._order.give_back(entry, len(data))
+        return item
+
+    def give_back(self, entry: Entry) -> None:
+        """A message that was taken could not be tried; it waits for the next pass."""
+        self._order.give_back(entry)
+
+    async def dead(self, entry: Entry, reason: str, item: Item | None = None) -> None:
+        """A message that was taken becomes a dead letter, as it is now; its lane goes on."""
+        if item is not None:
+            data: bytes | None = item.encode()
+        else:
+            data = await self._store.get(self.place.waiting + entry.name)
+        if data is not None:
+            await self.dead_letters.move(entry.name, data, entry.downstream, reason)
+        self._order.settle(entry)
+
+    def next_pass(self) -> None:
+        """Let messages that failed, and their lanes, come again."""
+        self._order.next_pass()
+
+    async def tidy(self, *, is_shared: bool = False) -> None:
+        """Do what time asks for; call it every second or two.
+
+        Messages that are too old become dead letters, counters are compared with the store, and
+        with `is_shared` messages are found that others have added.
+        """
+        if is_shared and self._is_due(LOOK_S):
+            recent = self._clock.now() - _RECENT
+            await self._scan(max(0, int((recent - EPOCH).total_seconds() * 1000)) << 22)
+        if self._is_due(SWEEP_S):
+            await self._sweep()
+        if self._is_due(CHECK_S):
+            await self._check()
+
+    async def _back(self, item: Item) -> None:
+        """Have a message wait at its place, when it may."""
+        data = item.encode()
+        entry = _entry(item, len(data))
+        if entry.seq in self._order:
+            return
+        self._order.expect(entry)
+        is_there = False
+        try:
+            async with self._room.admit(entry, self._evict):
+                await self._store_new(entry.name, data, item)
+                is_there = True
+        finally:
+            self._order.arrived(entry, is_there=is_there)
+
+    async def _store_new(self, name: str, data: bytes, item: Item) -> None:
+        try:
+            await self._store.put_new(self.place.waiting + name, data)
+        except SpoolTaken:
+            there = await self._store.get(self.place.waiting + name)
+            if there is None or Item.decode(there).sha256 != item.sha256:
+                raise
+
+    async def _evict(self) -> bool:
+        """Make a dead letter of the oldest message; false when there is no room for it."""
+        oldest = self._order.oldest()
+        letters = self.dead_letters.size.size_bytes
+        if oldest is None or letters + oldest.size > self._rules.dlq_max_bytes:
+            return False
+        await self._bury_oldest("on_full_evicted")
+        return True
+
+    async def _bury_oldest(self, reason: str) -> None:
+        entry = self._order.take_oldest()
+        if entry is None:
+            return
+        try:
+            await self.dead(entry, reason)
+        except BaseException:
+            self._order.give_back(entry)
+            raise
+
+    async def _sweep(self) -> None:
+        """Make dead letters of what has waited too long."""
+        if self._rules.max_age_s is None:
+            return
+        limit = self._clock.now() - timedelta(seconds=self._rules.max_age_s)
+        while (at := self.oldest_at) is not None and at < limit:
+            await self._bury_oldest("retention_expired")
+
+    async def _check(self) -> None:
+        """Compare what is known with the store, and learn what differs."""
+        known = len(self._order), self._order.size_bytes
+        await self.dead_letters.count()
+        if await self._scan():
+            _log.warning(
+                "the spool was not what was known of it",
+                extra={
+                    "subscription": self.place.path,
+                    "known": known,
+                    "found": (len(self._order), self._order.size_bytes),
+                },
+            )
+
+    async def _scan(self, start: int = 0) -> int:
+        """Learn what lies in the store from a place on; from the first, also what is gone.
+
+        How many differed.
+        """
+        known = self._order.seqs() if not start else set()
+        foreign = differed = 0
+        after = f"{self.place.waiting}{start:020d}" if start else ""
+        while page := await self._store.list(self.place.waiting, after, _PAGE):
+            after = page[-1].key
+            new: list[tuple[Listed, int]] = []
+            for one in page:
+                parts = parts_of_name(one.key.rpartition("/")[2])
+                if parts is None:
+                    foreign += 1
+                    continue
+                known.discard(parts[0])
+                if parts[0] not in self._order:
+                    new.append((one, parts[0]))
+            differed += len(new)
+            for first in range(0, len(new), _READS):
+                await asyncio.gather(*(self._learn(*one) for one in new[first : first + _READS]))
+        if not start:
+            self.foreign = foreign
+            differed += self._order.prune(known)
+        return differed
+
+    async def _learn(self, listed: Listed, seq: int) -> None:
+        """Let a message wait that lies in the store."""
+        data = await self._store.get(listed.key)
+        if data is None or seq in self._order:
+            return
+        name = listed.key.rpartition("/")[2]
+        item = self._decoded(name, data)
+        if item is None:
+            await self.dead_letters.move(name, data, "", "corrupt")
+        else:
+            self._order.add(_entry(item, len(data)))
+
+    def _decoded(self, name: str, data: bytes) -> Item | None:
+        """What is stored under a name; none unless it is what was stored there."""
+        try:
+            item = Item.decode(data)
+        except Corrupt:
+            return None
+        return item if item.name == name and item.subscription == self.place.path else None
+
+    def _is_due(self, interval_s: float) -> bool:
+        now = self._clock.monotonic()
+        if now - self._done_at[interval_s] < interval_s:
+            return False
+        self._done_at[interval_s] = now
+        return True
+
+
+def _entry(item: Item, size: int) -> Entry:
+    return Entry(int(item.recv_seq), item.name, item.downstream, item.ordering_key or "", size)
+
+
+def _received_at(seq: int) -> datetime:
+    return EPOCH + timedelta(milliseconds=seq >> 22)
