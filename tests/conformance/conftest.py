@@ -12,6 +12,7 @@ pytest.register_assert_rewrite(
     "tests.conformance.secrets_suite",
     "tests.conformance.store_suite",
     "tests.conformance.store_suite_more",
+    "tests.conformance.subscriptions_suite",
     "tests.conformance.tools_suite",
     "tests.conformance.upkeep_suite",
     "tests.conformance.values_suite",

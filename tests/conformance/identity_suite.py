@@ -11,6 +11,7 @@ import msgspec
 from noetl.store.identity import (
     AccountListing,
     AccountRow,
+    EndedSession,
     Grant,
     RoleRow,
     SessionRow,
@@ -467,6 +468,31 @@ class SessionsSuite:
         assert await ids(99) == [8, 9, 10]
         assert await ids(100) == [10]
 
+    async def test_a_session_is_given_another_digest_and_found_by_both(self, store):
+        await store.accounts.add(account())
+        await store.sessions.put(self.row())
+        first, second, third = (digest(f"nts_{name}") for name in ("1", "second", "third"))
+        fresh = replace(
+            self.row(), sha256=second, previous_sha256=first, refreshed_at=at(50),
+            expires_at=at(2000), idle_until=at(300),
+        )  # fmt: skip
+        assert await store.sessions.refresh(fresh)
+        whole = self.kept(
+            sha256=second, previous_sha256=first, refreshed_at=at(50), expires_at=at(2000),
+            idle_until=at(300),
+        )  # fmt: skip
+        assert await store.sessions.find(second) == whole
+        assert await store.sessions.find(first) == whole
+        assert not await store.sessions.refresh(fresh)  # it has another digest by now
+        again = replace(fresh, sha256=third, previous_sha256=second, refreshed_at=at(60))
+        assert await store.sessions.refresh(again)
+        assert await store.sessions.find(first) is None
+        assert (await store.sessions.find(second)).sha256 == third
+        ended = await store.sessions.revoke_all("1", at(70))
+        assert ended == [EndedSession(session_id="1", digests=(third, second))]
+        late = replace(again, sha256=first, previous_sha256=third)
+        assert not await store.sessions.refresh(late)  # it was revoked
+
     async def test_a_revoked_session_says_so(self, store):
         await store.accounts.add(account())
         row = self.row()
@@ -482,7 +508,8 @@ class SessionsSuite:
         for row in (self.row(1), self.row(2), self.row(3, account_id="2")):
             await store.sessions.put(row)
         await store.sessions.revoke("1", at(10))
-        assert await store.sessions.revoke_all("1", at(20)) == ["2"]
+        ended = await store.sessions.revoke_all("1", at(20))
+        assert ended == [EndedSession(session_id="2", digests=(self.row(2).sha256,))]
         assert await store.sessions.revoke_all("1", at(30)) == []
         assert (await store.sessions.get("2")).revoked_at == at(20)
         assert (await store.sessions.get("3")).revoked_at is None

@@ -174,6 +174,14 @@ class RequestsSuite:
         assert await store.requests.first(self.row(B), at(2)) == row
         assert await store.requests.get("r-1", at(3)) == row
 
+    async def test_a_small_result_lies_in_its_row(self, store):
+        row = self.row(body=b'{"a": "\\u0000"}\0', media_type="application/json")
+        assert await store.requests.first(row, at(1)) == row
+        assert await store.requests.first(self.row(B, body=b"2"), at(2)) == row
+        assert await store.requests.get("r-1", at(3)) == row
+        later = replace(self.row(B), expires_at=at(99))
+        assert await store.requests.first(later, at(50)) == later
+
     async def test_one_of_many_at_once_counts(self, store):
         rows = [self.row(f"{n:064x}") for n in range(10)]
         told = await asyncio.gather(*(store.requests.first(row, at(1)) for row in rows))

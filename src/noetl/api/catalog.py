@@ -58,6 +58,8 @@ class CatalogQuery(
     include_archived: bool = False
     versions: Literal["latest", "all"] = "latest"
     content: bool = False
+    may: Literal["view", "execute", "modify"] | None = None
+    """Only those that the caller may do this with."""
     limit: int = 50
     cursor: str | None = None
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import select
-from collections import deque
 from typing import TYPE_CHECKING, Final, cast
 
 import httptools
 
-from noetl.api.http import Answer, NoAnswer
+from noetl.api.http import Answer, Late, NoAnswer
+from noetl.api.streams import SocketExchange, Stream
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator
+    from collections.abc import AsyncIterable, AsyncIterator, Callable
+
+    from noetl.api.http import Asked
 
 LARGE_BYTES: Final = 64 << 10
 """A body from this size on is not copied to join its head."""
-_FULL_BYTES: Final = 256 << 10
-"""What a slow reader of a stream may leave unread before the sender is held back."""
 _GONE: Final = select.POLLRDHUP | select.POLLHUP | select.POLLERR | select.POLLNVAL
 _BODILESS: Final = frozenset({204, 304})
 _INFORMATIONAL: Final = 200
@@ -34,7 +34,7 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._answer: asyncio.Future[Answer] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._stream: _Stream | None = None
+        self._stream: Stream | None = None
         self._headers: dict[str, str] = {}
         self._parts: list[bytes] = []
         self._is_whole = True
@@ -83,7 +83,7 @@ class Connection(asyncio.Protocol):
             async with asyncio.timeout(timeout_s):
                 return await answer
         except TimeoutError:
-            raise NoAnswer(f"no answer within {timeout_s:g} s") from None
+            raise Late(f"no answer within {timeout_s:g} s") from None
         finally:
             self._answer = None
             self.close()  # how much of the body was read is not known
@@ -104,20 +104,71 @@ class Connection(asyncio.Protocol):
         finally:
             room.cancel()
         if not done:
-            raise NoAnswer(f"nothing was taken within {timeout_s:g} s")
+            raise Late(f"nothing was taken within {timeout_s:g} s")
 
     async def listen(self, head: bytes, timeout_s: float) -> tuple[int, AsyncIterator[bytes]]:
         """Send a request and read its answer as it comes."""
         if self._transport is None:
             raise NoAnswer("the connection was lost")
-        self._stream = stream = _Stream(self._transport)
+        self._stream = stream = Stream(self._transport)
         self._send(head, b"")
         try:
             async with asyncio.timeout(timeout_s):
                 status = await stream.status
         except TimeoutError:
-            raise NoAnswer(f"no answer within {timeout_s:g} s") from None
+            raise Late(f"no answer within {timeout_s:g} s") from None
         return status, stream.parts()
+
+    async def exchange(
+        self, head: bytes, asked: Asked, timeout_s: float, let_go: Callable[[Connection], None]
+    ) -> SocketExchange:
+        """Send a request while its body comes, and read its answer as it comes.
+
+        The peer has `timeout_s` to begin its answer once it has the request, and to take more of
+        a body. Whoever is done with the answer closes it; then the connection is let go.
+        """
+        if self._transport is None:
+            raise NoAnswer("the connection was lost")
+        self._stream = stream = Stream(self._transport)
+        made = SocketExchange(self, stream, lambda: let_go(self))
+        try:
+            if isinstance(asked.body, bytes):
+                self._send(head, asked.body)
+            else:
+                self._send(head, b"")
+                is_chunked = asked.size is None
+                await made.upload(self._upload(asked.body, timeout_s, is_chunked=is_chunked))
+            async with asyncio.timeout(timeout_s):
+                made.status = await stream.status
+        except TimeoutError:
+            await made.close()
+            raise Late(f"no answer within {timeout_s:g} s") from None
+        except BaseException:
+            await made.close()
+            raise
+        return made
+
+    async def _upload(
+        self, chunks: AsyncIterable[bytes], timeout_s: float, *, is_chunked: bool
+    ) -> None:
+        async for chunk in chunks:
+            if not self._may_write.is_set():
+                async with asyncio.timeout(timeout_s):
+                    await self._may_write.wait()
+            if self._transport is None or self.is_lost:
+                raise NoAnswer("the connection was lost")
+            if chunk:
+                self._transport.write(
+                    b"%x\r\n%b\r\n" % (len(chunk), chunk) if is_chunked else chunk
+                )
+        if is_chunked and self._transport is not None:
+            self._transport.write(b"0\r\n\r\n")
+
+    def rest(self) -> None:
+        """Be ready for the next request; a connection whose answer has not ended is closed."""
+        self._stream = None
+        if not self._is_whole:
+            self.close()
 
     def close(self) -> None:
         """End the connection at once."""
@@ -132,6 +183,7 @@ class Connection(asyncio.Protocol):
         self._is_whole = False
         self._headers = {}
         self._parts = []
+        self._ends_with_connection = False
         if len(body) < LARGE_BYTES:
             transport.write(head + body)
         else:
@@ -139,7 +191,7 @@ class Connection(asyncio.Protocol):
             transport.write(body)
 
     def _too_late(self, timeout_s: float) -> None:
-        self._fail(NoAnswer(f"no answer within {timeout_s:g} s"))
+        self._fail(Late(f"no answer within {timeout_s:g} s"))
 
     def _fail(self, fault: NoAnswer) -> None:
         if self._answer is not None and not self._answer.done():
@@ -176,6 +228,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The end of the connection is the end of an answer that named no length."""
         self.is_lost = True
+        self._may_write.set()  # nobody is to wait for a peer that has gone
         if exc is None and self._ends_with_connection and not self._is_whole:
             self.on_message_complete()
             return
@@ -187,6 +240,8 @@ class Connection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header of the answer."""
         self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        if self._stream is not None:
+            self._stream.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         """The head of the answer is there."""
@@ -211,71 +266,15 @@ class Connection(asyncio.Protocol):
         status = self._parser.get_status_code()
         if status < _INFORMATIONAL:
             self._headers = {}
+            if self._stream is not None:
+                self._stream.headers.clear()
             return  # the real answer follows
         self._is_whole = True
-        if self._stream is not None:
-            self._stream.end()
-            return
         if not self.is_lost and not self._parser.should_keep_alive():
             self.close()
+        if self._stream is not None:
+            self._stream.end()
         if self._answer is not None and not self._answer.done():
             parts = self._parts
             body = parts[0] if len(parts) == 1 else b"".join(parts)
             self._answer.set_result(Answer(status, self._headers, body))
-
-
-class _Stream:
-    """An answer that is read while it comes; whoever reads slowly holds the sender back."""
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self.status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._transport = transport
-        self._parts: deque[bytes] = deque()
-        self._size = 0
-        self._is_paused = False
-        self._is_over = False
-        self._fault: NoAnswer | None = None
-        self._more = asyncio.Event()
-
-    def begin(self, status: int) -> None:
-        """The head is there."""
-        if not self.status.done():
-            self.status.set_result(status)
-
-    def put(self, part: bytes) -> None:
-        """A part came."""
-        self._parts.append(part)
-        self._size += len(part)
-        if self._size > _FULL_BYTES and not self._is_paused:
-            self._is_paused = True
-            self._transport.pause_reading()
-        self._more.set()
-
-    def end(self) -> None:
-        """There is no more."""
-        self._is_over = True
-        self._more.set()
-
-    def fail(self, fault: NoAnswer) -> None:
-        """There was more, but it is lost."""
-        self._fault = fault
-        if not self.status.done():
-            self.status.set_exception(fault)
-        self._more.set()
-
-    async def parts(self) -> AsyncIterator[bytes]:
-        """The parts as they come."""
-        while True:
-            while self._parts:
-                part = self._parts.popleft()
-                self._size -= len(part)
-                if self._is_paused and self._size <= _FULL_BYTES // 2:
-                    self._is_paused = False
-                    self._transport.resume_reading()
-                yield part
-            if self._is_over:
-                return
-            if self._fault is not None:
-                raise self._fault
-            self._more.clear()
-            await self._more.wait()

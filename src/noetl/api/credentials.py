@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 import msgspec
 
-SealedKind = Literal["credential", "keychain", "inputs"]
-"""What a worker wants: a stored credential, an entry of the playbook's keychain, secret inputs."""
+SealedKind = Literal["credential", "keychain", "inputs", "subscription"]
+"""What is wanted: a stored credential, an entry of the playbook's keychain, secret inputs; or, by
+a process that listens, a credential that its subscription names."""
 INPUTS = "inputs"
 """The name under which the secret inputs of a run are delivered."""
 Scope = Literal["local", "shared", "global"]

@@ -12,10 +12,28 @@ from noetl.api.shapes import Error, Refusal, Row  # noqa: TC001 - msgspec reads 
 class Dedup(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """A key under which only one run is started within a window."""
+    """A key under which only one run is started within a window; either key is enough."""
 
     key: str
     window_secs: int = 300
+    replay_key: str | None = None
+    replay_window_secs: int = 300
+
+
+class Ingress(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """The message that a run is started for, and what its headers were allowed to decide."""
+
+    message_id: str
+    source: str
+    downstream: str | None = None
+    applied: tuple[dict[str, Any], ...] = ()
+    refused: tuple[dict[str, Any], ...] = ()
+    route_override: dict[str, str | None] = {}
+    recv_seq: str | None = None
+    spool_ref: str | None = None
+    """Set when the message comes out of the spool."""
 
 
 class Execute(
@@ -23,7 +41,7 @@ class Execute(
 ):
     """A run is wanted: `path` or `catalog_id`, exactly one of them.
 
-    `execution_id`, `request` and `trigger` are for the platform's own processes.
+    `execution_id`, `request`, `trigger` and `ingress` are for the platform's own processes.
     """
 
     path: str | None = None
@@ -44,6 +62,7 @@ class Execute(
     resource_kind: Literal["playbook", "agent"] | None = None
     request: dict[str, Any] | None = None
     trigger: dict[str, Any] = {}
+    ingress: Ingress | None = None
 
 
 class Executes(
@@ -219,12 +238,19 @@ class Finalize(
 class Rerun(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """A new run of the same playbook."""
+    """A new run of the same playbook.
+
+    `execution_id`, `request` and `added` are for the platform's own processes.
+    """
 
     payload: dict[str, Any] | None = None
     version: str | int | None = None
     pool: str | None = None
     """Where it runs; else in the pool of the first."""
+    execution_id: str | int | None = None
+    request: dict[str, Any] | None = None
+    added: dict[str, Any] = {}
+    """Put over the workload, whether it is that of the first run or another."""
 
 
 class Fork(

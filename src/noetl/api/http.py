@@ -7,10 +7,19 @@ local run pays for no task, no queue and no copy of the body.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections import deque
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 from urllib.parse import unquote
 
 from noetl.errors import NoetlError
@@ -19,11 +28,15 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+Wire = Sequence[tuple[bytes, bytes]]
+"""Headers as they travel: in their order, each as often as it stands there."""
 
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 _ASGI: Final = {"version": "3.0", "spec_version": "2.4"}
 _CLIENT: Final = ("127.0.0.1", 0)
 _SERVER: Final = ("noetl", 80)
+FULL_BYTES: Final = 256 << 10
+"""What a slow reader of a stream may leave unread before the sender is held back."""
 
 
 class NoAnswer(NoetlError):
@@ -32,6 +45,10 @@ class NoAnswer(NoetlError):
     code = "no_answer"
     retryable: ClassVar[bool] = True
     status: ClassVar[int] = 502
+
+
+class Late(NoAnswer):
+    """There was no answer in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +67,53 @@ class Transport(Protocol):
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] = NO_HEADERS
     ) -> Answer:
         """The answer; `NoAnswer` when there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request whose body may come bit by bit."""
+
+    method: str
+    path: str
+    headers: Wire = ()
+    body: bytes | AsyncIterable[bytes] = b""
+    size: int | None = None
+    """How long a body in parts is, if that is known."""
+
+    @property
+    def length(self) -> int | None:
+        """How long the body is; none when only its end tells."""
+        return len(self.body) if isinstance(self.body, bytes) else self.size
+
+
+class Exchange(Protocol):
+    """An answer that has begun; whoever asked for it closes it, at its end or before."""
+
+    @property
+    def status(self) -> int:
+        """What the answer is."""
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """Its headers; names are in small letters."""
+
+    @property
+    def body(self) -> bytes | None:
+        """All of its body, when all of it came at once."""
+
+    def parts(self) -> AsyncIterator[bytes]:
+        """The body as it comes; `NoAnswer` when the rest of it is lost."""
+
+    async def close(self) -> None:
+        """Let go: what has not come yet is not wanted any more."""
+
+
+@runtime_checkable
+class ExchangeTransport(Protocol):
+    """Carries a request and its answer while both of them come."""
+
+    async def exchange(self, asked: Asked, timeout_s: float | None = None) -> Exchange:
+        """The answer as soon as its head is there; `NoAnswer` when it does not come."""
 
 
 class AsgiTransport:
@@ -74,6 +138,27 @@ class AsgiTransport:
         if not exchange.is_complete:
             raise NoAnswer(f"{method} {path}: the app ended without a complete answer")
         return exchange.answer()
+
+    async def exchange(self, asked: Asked, timeout_s: float | None = None) -> Exchange:
+        """Run the app in a task of its own, on a request and an answer that come in parts."""
+        scope = _scope(asked.method, asked.path, b"", {})
+        length = asked.length
+        sized = (b"transfer-encoding", b"chunked") if length is None else _length(length)
+        scope["headers"] = [*asked.headers, sized]
+        talk = _Talk(asked.body)
+        talk.task = asyncio.get_running_loop().create_task(talk.run(self._app, scope))
+        try:
+            async with asyncio.timeout(timeout_s):
+                await talk.begun.wait()
+        except TimeoutError:
+            await talk.close()
+            raise Late(f"{asked.method} {asked.path}: no answer within {timeout_s:g} s") from None
+        except BaseException:
+            await talk.close()
+            raise
+        if talk.fault is not None and not talk.status:
+            raise talk.fault
+        return talk
 
 
 class _Exchange:
@@ -126,6 +211,97 @@ class _Exchange:
         )
 
 
+class _Talk:
+    """An app at work on a request and an answer that come in parts."""
+
+    def __init__(self, body: bytes | AsyncIterable[bytes]) -> None:
+        self._source = body if isinstance(body, bytes) else aiter(body)
+        self._has_more = True
+        self._gone = asyncio.Event()
+        self._parts: deque[bytes] = deque()
+        self._size = 0
+        self._is_over = False
+        self._changed = asyncio.Event()
+        self.begun = asyncio.Event()
+        self.status = 0
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.fault: Exception | None = None
+        self.task: asyncio.Task[None] | None = None
+
+    async def run(self, app: App, scope: MutableMapping[str, Any]) -> None:
+        """Let the app answer."""
+        try:
+            await app(scope, self._receive, self._send)
+        except Exception as error:  # noqa: BLE001 - the app is another program; its caller is told
+            self.fault = error if isinstance(error, NoetlError) else NoAnswer(_named(error))
+        finally:
+            if not self._is_over and self.fault is None:
+                self.fault = NoAnswer("the app ended without a complete answer")
+            self.begun.set()
+            self._changed.set()
+
+    async def _receive(self) -> Message:
+        if self._has_more and isinstance(self._source, bytes):
+            self._has_more = False
+            return {"type": "http.request", "body": self._source, "more_body": False}
+        if self._has_more and not isinstance(self._source, bytes):
+            part = await anext(self._source, None)
+            self._has_more = part is not None
+            return {"type": "http.request", "body": part or b"", "more_body": self._has_more}
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.headers = [(name.lower(), value) for name, value in message.get("headers", ())]
+            self.begun.set()
+        elif message["type"] == "http.response.body":
+            self._parts.append(part := message.get("body", b""))
+            self._size += len(part)
+            self._is_over = not message.get("more_body", False)
+            self._changed.set()
+            while self._size > FULL_BYTES and not self._gone.is_set():
+                self._changed.clear()
+                await self._changed.wait()
+
+    @property
+    def body(self) -> bytes | None:
+        """All of the body, when it was sent at once."""
+        return b"".join(self._parts) if self._is_over else None
+
+    async def parts(self) -> AsyncIterator[bytes]:
+        """The body as the app sends it."""
+        while True:
+            while self._parts:
+                part = self._parts.popleft()
+                self._size -= len(part)
+                self._changed.set()
+                if part:
+                    yield part
+            if self._is_over:
+                return
+            if self.fault is not None:
+                raise self.fault
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def close(self) -> None:
+        """Tell the app that nobody is there."""
+        self._gone.set()
+        if self.task is not None:
+            self.task.cancel()
+            await asyncio.wait((self.task,))
+
+
+def _named(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _length(size: int) -> tuple[bytes, bytes]:
+    return b"content-length", b"%d" % size
+
+
 def _scope(
     method: str, path: str, body: bytes, headers: Mapping[str, str]
 ) -> MutableMapping[str, Any]:
@@ -133,7 +309,7 @@ def _scope(
     wire = [
         (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()
     ]
-    wire.append((b"content-length", b"%d" % len(body)))
+    wire.append(_length(len(body)))
     return {
         "type": "http",
         "asgi": _ASGI,

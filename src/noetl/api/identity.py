@@ -171,11 +171,15 @@ class Identity(
 class Login(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """A wish to sign in: a name and a password, or an identity that was checked."""
+    """A wish to sign in: a name and a password, or somebody whom the gateway has checked."""
 
     username: str | None = None
+    email: str | None = None
+    """Another word for `username`."""
     password: str | None = None
     identity: Identity | None = None
+    account_id: str | int | None = None
+    """Of one who has shown a ticket of the gateway; its tenant is that of the account."""
     tenant: str = "default"
     session_duration_hours: int = 8
     client_ip: str | None = None
@@ -205,12 +209,21 @@ class SignedIn(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
+class Refreshed(SignedIn, frozen=True, kw_only=True):
+    """The same session with another token; the one before lasts a moment longer."""
+
+    previous_until: str
+    """Until when the token before counts."""
+
+
 class SessionToken(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
     """Which session is meant."""
 
     session_token: str
+    client_ip: str | None = None
+    """Where whoever asks for it is, for the audit."""
 
 
 class SessionRevoked(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,11 +234,12 @@ class SessionRevoked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Validated(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a session lasts, and whose it is."""
+    """Whether a session or a token lasts, and whose it is."""
 
     valid: bool
     message: str = ""
     session_id: str | None = None
+    """Of a token: its id with `token-` before it."""
     user: User | None = None
     expires_at: str | None = None
     idle_until: str | None = None
@@ -260,6 +274,12 @@ class WhoAmI(msgspec.Struct, frozen=True, kw_only=True):
     email: str | None = None
     display_name: str | None = None
     pool: str | None = None
+    session_id: str | None = None
+    """Of a caller who has signed in."""
+    token_id: str | None = None
+    """Of a caller who comes with a token of his own."""
+    expires_at: str | None = None
+    """When the session or the token ends; none: never."""
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):

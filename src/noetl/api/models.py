@@ -17,6 +17,7 @@ from noetl.api import (
     credentials,
     events,
     executions,
+    gateway,
     health,
     identity,
     internal,
@@ -26,6 +27,8 @@ from noetl.api import (
     runtime,
     schedules,
     shapes,
+    sign_in,
+    subscriptions,
     variables,
 )
 
@@ -39,6 +42,7 @@ _MODULES: Final = (
     credentials,
     events,
     executions,
+    gateway,
     health,
     identity,
     internal,
@@ -48,6 +52,8 @@ _MODULES: Final = (
     runtime,
     schedules,
     shapes,
+    sign_in,
+    subscriptions,
     variables,
 )
 MODELS: Final = tuple(

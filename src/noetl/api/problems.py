@@ -22,6 +22,10 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     request_id: str | None = None
     execution_id: str | None = None
     retry_after: float | None = None
+    state: str | None = None
+    """Of the thing, when its state is the reason."""
+    allowed: tuple[str, ...] = ()
+    """What may be asked for in that state."""
 
 
 class Refused(NoetlError):

@@ -13,13 +13,14 @@ from urllib.parse import urlsplit
 
 from noetl import __version__
 from noetl.api.connection import Connection
-from noetl.api.http import NO_HEADERS, NoAnswer
+from noetl.api.http import NO_HEADERS, Late, NoAnswer
 from noetl.errors import NoetlError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Mapping
 
-    from noetl.api.http import Answer
+    from noetl.api.http import Answer, Asked
+    from noetl.api.streams import SocketExchange
 
 CONNECT_S: Final = 5.0
 IDLE_S: Final = 60.0
@@ -54,6 +55,7 @@ class SocketTransport:
         fixed = f"Host: {authority}\r\nUser-Agent: noetl/{__version__}\r\n"
         self._fixed = fixed + (f"Authorization: Bearer {_clean(token)}\r\n" if token else "")
         self._room = asyncio.Semaphore(connections)
+        self._most_idle = connections
         self._idle: list[Connection] = []
         self._busy: set[Connection] = set()
         self._heads: dict[tuple[tuple[str, str], ...], str] = {}
@@ -76,7 +78,7 @@ class SocketTransport:
             try:
                 return await connection.ask(head, body, timeout_s or self._timeout_s)
             except NoAnswer as fault:
-                raise NoAnswer(f"{method} {self._url}{path}: {fault.message}") from None
+                raise type(fault)(f"{method} {self._url}{path}: {fault.message}") from None
             finally:
                 self._busy.discard(connection)
                 if not connection.is_lost:
@@ -118,6 +120,30 @@ class SocketTransport:
             self._busy.discard(connection)
             connection.close()
 
+    async def exchange(self, asked: Asked, timeout_s: float | None = None) -> SocketExchange:
+        """An answer as it comes, to a body as it comes; close it to let its connection go.
+
+        As many as there are may be under way: each of them has somebody who waits for it.
+        """
+        head = self._wire_head(asked)
+        connection = self._rested() or await self._connected()
+        self._busy.add(connection)
+        try:
+            return await connection.exchange(
+                head, asked, timeout_s or self._timeout_s, self._let_go
+            )
+        except NoAnswer as fault:
+            raise type(fault)(f"{asked.method} {self._url}: {fault.message}") from None
+
+    def _let_go(self, connection: Connection) -> None:
+        """Keep a connection for the next request, when it may have one."""
+        self._busy.discard(connection)
+        if connection.is_lost or len(self._idle) >= self._most_idle:
+            connection.close()
+        else:
+            connection.idle_since = asyncio.get_running_loop().time()
+            self._idle.append(connection)
+
     async def close(self) -> None:
         """End every connection; what is under way gets no answer."""
         for connection in (*self._idle, *self._busy):
@@ -149,7 +175,7 @@ class SocketTransport:
                     Connection, self._host, self._port, ssl=self._tls
                 )
         except TimeoutError:
-            raise NoAnswer(f"{self._url}: no connection within {CONNECT_S:g} s") from None
+            raise Late(f"{self._url}: no connection within {CONNECT_S:g} s") from None
         except OSError as fault:
             raise NoAnswer(f"{self._url}: no connection: {fault}") from fault
         return connection
@@ -161,11 +187,25 @@ class SocketTransport:
             told = self._fixed + "".join(f"{_clean(k)}: {_clean(v)}\r\n" for k, v in key)
             if len(self._heads) < _KEPT_HEADS:
                 self._heads[key] = told
+        return f"{self._line(method, path)}{told}{_sized(size)}\r\n\r\n".encode("latin-1")
+
+    def _wire_head(self, asked: Asked) -> bytes:
+        told = b"".join([b"%b: %b\r\n" % header for header in asked.headers])
+        ends = len(asked.headers)
+        if told.count(b"\n") != ends or told.count(b"\r") != ends or b"\0" in told:
+            raise BadAddress("a header has a line break")
+        line = self._line(asked.method, asked.path)
+        start = f"{line}{self._fixed}{_sized(asked.length)}\r\n"
+        return b"%b%b\r\n" % (start.encode("latin-1"), told)
+
+    def _line(self, method: str, path: str) -> str:
         if not path.isprintable() or " " in path:
             raise BadAddress(f"{path!r} is not a path", hint="quote what is not a plain character")
-        line = f"{method} {self._prefix}{path} HTTP/1.1\r\n"
-        body = "Transfer-Encoding: chunked" if size is None else f"Content-Length: {size}"
-        return f"{line}{told}{body}\r\n\r\n".encode("latin-1")
+        return f"{method} {self._prefix}{path} HTTP/1.1\r\n"
+
+
+def _sized(size: int | None) -> str:
+    return "Transfer-Encoding: chunked" if size is None else f"Content-Length: {size}"
 
 
 def _clean(text: str) -> str:

@@ -6,11 +6,12 @@ there is no second vocabulary of actions or statuses.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Union, cast
 
 import msgspec
 
 from noetl.dsl.views import Reference  # noqa: TC001 - msgspec reads the types of the fields
+from noetl.engine.subscriptions import OF_RUNS, TOLD
 
 Json = Any
 Values = dict[str, Json]
@@ -70,6 +71,8 @@ class PlaybookStarted(Event, frozen=True, tag="playbook.started"):
     """Whose run it is."""
     request: Values | None = None
     """The client's request that it answers: who is to be told, and by when."""
+    subscription: Values | None = None
+    """The message that it is started for: `id`, `path`, `message_id`, `downstream`."""
 
 
 class StateRestored(Event, frozen=True, tag="state.restored"):
@@ -554,7 +557,48 @@ AnyEvent = (
     | CommandParked | CommandResumed | TimerSet | TimerFired | TimerCancelled
 )  # fmt: skip
 
-KINDS: dict[str, type[Event]] = {str(cls.__struct_config__.tag): cls for cls in AnyEvent.__args__}
+# ---------------------------------------------------------------------------- subscriptions
+
+
+class SubscriptionEvent(Event, frozen=True):
+    """An event of a subscription, whose facts are free: `context` and `meta` of its row."""
+
+    node_type: ClassVar[str] = "subscription"
+    step: ClassVar[str] = "subscription"
+    facts: Values = {}
+    about: Values = {}
+
+
+def _of_subscriptions(name: str, status: str, meaning: str) -> type[SubscriptionEvent]:
+    made = msgspec.defstruct(
+        "".join(part.capitalize() for part in name.replace("_", ".").split(".")),
+        [],
+        bases=(SubscriptionEvent,),
+        namespace={
+            "__doc__": meaning,
+            "status": status,
+            "step": "ingress" if name in OF_RUNS else SubscriptionEvent.step,
+        },
+        module=__name__,
+        frozen=True,
+        tag=name,
+    )
+    return cast("type[SubscriptionEvent]", made)
+
+
+OF_SUBSCRIPTIONS: dict[str, type[SubscriptionEvent]] = {
+    name: _of_subscriptions(name, status, meaning) for name, (status, meaning) in TOLD.items()
+}
+if TYPE_CHECKING:
+    AnySubscriptionEvent = SubscriptionEvent
+else:
+    AnySubscriptionEvent = Union[tuple(OF_SUBSCRIPTIONS.values())]  # noqa: UP007 - made of a list
+
+
+KINDS: dict[str, type[Event]] = {
+    **{str(cls.__struct_config__.tag): cls for cls in AnyEvent.__args__},
+    **OF_SUBSCRIPTIONS,
+}
 TERMINAL = (PlaybookCompleted, PlaybookFailed, PlaybookCancelled)
 
 
@@ -566,7 +610,7 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     event_id: str
     prev_event_id: str | None
     created_at: str
-    event: AnyEvent
+    event: AnyEvent | AnySubscriptionEvent
     parent_event_id: str | None = None
     event_time: str | None = None
 

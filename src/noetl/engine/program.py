@@ -67,6 +67,8 @@ class Program:
     """Steps whose tool a worker runs although the engine could: their tools are mocked."""
     max_attempts: int = 3
     """How often a command may lose its worker before it fails."""
+    aliases: frozenset[str] = frozenset()
+    """Credentials that the document names beside those of its steps."""
     secret: tuple[tuple[str, ...], ...] = ()
     """Where the secret values of the workload lie; in their places stand masks."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import NODEFAULT
 
-from noetl.engine.events import KINDS, Event, Recorded
+from noetl.engine.events import KINDS, Event, Recorded, SubscriptionEvent
 from noetl.engine.upcast import upcast
 from noetl.errors import NoetlError
 
@@ -26,7 +26,7 @@ TOP: Final = (
 META: Final = (
     "command_key", "visit", "index", "frame", "tasks", "engine_version", "dedup_key", "rerun_of",
     "forked_from", "warnings", "iter", "of_step", "ends_loop", "is_claim", "child_key",
-    "parent_key", "depth", "concurrency_key", "created_by", "request",
+    "parent_key", "depth", "concurrency_key", "created_by", "request", "subscription",
     "tenant_id", "node_type",
 )  # fmt: skip
 _OF_ROW: Final = (
@@ -75,6 +75,8 @@ def _made(recorded: Recorded) -> dict[str, Any]:
     if recorded.event_time is not None:
         row["event_time"] = recorded.event_time
     row["step"] = row["node_name"] = row["node_id"] = getattr(event, "step", "playbook")
+    if isinstance(event, SubscriptionEvent):
+        return row | _free(event)
     result = form.result.of(event)
     meta = form.meta.of(event)
     if result:
@@ -87,6 +89,12 @@ def _made(recorded: Recorded) -> dict[str, Any]:
     if context:
         row["context"] = context
     return row
+
+
+def _free(event: SubscriptionEvent) -> dict[str, Any]:
+    """Facts that no class names, as they are."""
+    given = {"context": event.facts, "meta": event.about}
+    return {name: dict(value) for name, value in given.items() if value}
 
 
 class _Group:
@@ -158,6 +166,10 @@ def from_row(row: dict[str, Any]) -> Recorded:
         cls = KINDS.get(name)
         if cls is None:
             raise InvalidRow(f"there is no event `{name}`")
+        about = {key: today[key] for key in _OF_ROW if key in today}
+        if issubclass(cls, SubscriptionEvent):
+            told: Any = cls(facts=today.get("context") or {}, about=today.get("meta") or {})
+            return Recorded(event=told, **about)
         fields = {**(today.get("context") or {}), **(today.get("meta") or {})}
         fields |= {key: today[key] for key in TOP if today.get(key) is not None}
         if "step" in cls.__struct_fields__:
@@ -176,7 +188,6 @@ def from_row(row: dict[str, Any]) -> Recorded:
         if result.get("reference") is not None:
             fields["reference"] = result["reference"]
         event: Any = msgspec.convert({"event_type": name, **fields}, cls)
-        about = {key: today[key] for key in _OF_ROW if key in today}
         return Recorded(event=event, **about)
     except (KeyError, TypeError, AttributeError, msgspec.ValidationError) as fault:
         raise InvalidRow(f"the row is no event: {fault}") from None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, get_type_hints
 
 from noetl.engine import events as ev
+from noetl.engine import subscriptions
 from noetl.engine.rows import META, RESULT, TOP
 
 WORKER: Final = frozenset({
@@ -69,10 +70,14 @@ def _described(cls: type[ev.Event]) -> EventDoc:
 def _producer(name: str) -> str:
     if name in _CALLS:
         return "call"
+    if name in ev.OF_SUBSCRIPTIONS:
+        return "report" if name in subscriptions.POSTED else "call"
     return "report" if name in _REPORTED else "engine"
 
 
 def _place(name: str) -> str:
+    if name in _FREE:
+        return _FREE[name]
     if name in TOP or name == "step":
         return name
     if name in META:
@@ -82,6 +87,8 @@ def _place(name: str) -> str:
     return f"context.{name}"
 
 
+_FREE: Final = {"facts": "context", "about": "meta"}
+"""Where events of subscriptions tell what no class names."""
 _NAMES: Final = {
     "str": "text", "int": "whole number", "float": "number", "bool": "yes or no", "Any": "any",
     "Error": "error", "Reference": "reference", "Routing": "routing", "NoneType": "null",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Self
 
-from noetl.server.edge.door import Door
+from noetl.edge.door import Door
 from noetl.server.loops import LOOPS
 from noetl.server.loops.kept import kept_up
 from noetl.server.plane import wire
@@ -13,6 +13,7 @@ from noetl.server.routes import (
     audit,
     callbacks,
     catalog,
+    circuits,
     commands,
     contract,
     controls,
@@ -33,6 +34,7 @@ from noetl.server.routes import (
     sessions,
     starts,
     steering,
+    subscriptions,
     tenants,
     tokens,
     variables,
@@ -78,6 +80,8 @@ class Server:
                 *internal_values.routes(plane),
                 *runtime.routes(plane),
                 *schedules.routes(plane),
+                *subscriptions.routes(plane),
+                *circuits.routes(plane),
                 *internal.routes(plane),
                 *contract.routes(plane, lambda: self.asgi.routes),
                 *openapi.routes(plane, lambda: self.asgi.routes),

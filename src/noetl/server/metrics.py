@@ -10,11 +10,11 @@ from noetl import __version__
 from noetl.api.callbacks import ContainerState
 from noetl.bus.base import BusGone
 from noetl.clock import rfc3339
+from noetl.edge.moments import seconds_until
 from noetl.engine.events import KINDS
 from noetl.errors import NoetlError
 from noetl.server.access.entry import OUTCOMES as AUTH_OUTCOMES
 from noetl.server.chores import Chores
-from noetl.server.edge.moments import seconds_until
 from noetl.telemetry.metrics import SECONDS, SIZES, SPANS, Metrics
 
 if TYPE_CHECKING:

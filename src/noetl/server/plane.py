@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from noetl.edge.cursor import Cursors
 from noetl.server.access.entry import Access
 from noetl.server.access.owning import Owners
 from noetl.server.access.quota import Quotas
 from noetl.server.auditing.audit import Audits
 from noetl.server.auditing.chain import Chain
-from noetl.server.edge.cursor import Cursors
 from noetl.server.fleet.callbacks import Answers
 from noetl.server.fleet.claims import Claims
 from noetl.server.fleet.containers import Containers
@@ -54,8 +54,16 @@ from noetl.server.runs.batch import Batches
 from noetl.server.runs.control import Controls
 from noetl.server.runs.execute import Runs
 from noetl.server.runs.inputs import SecretInputs
+from noetl.server.runs.messages import Messages
 from noetl.server.runs.starts import Starts
 from noetl.server.signals import Signals
+from noetl.server.subscriptions.desk import SubscriptionDesk
+from noetl.server.subscriptions.documents import Specs
+from noetl.server.subscriptions.ending import Endings
+from noetl.server.subscriptions.letters import LetterDesk
+from noetl.server.subscriptions.logs import SubscriptionLogs
+from noetl.server.subscriptions.posted import Posts
+from noetl.server.subscriptions.ticking import Ticking
 from noetl.server.values.deposits import Deposits
 from noetl.server.values.inventory import Inventory
 from noetl.server.values.stored import Values
@@ -127,6 +135,11 @@ class Plane:
     chain: Chain
     quotas: Quotas
     secrets: SecretDesk
+    subscriptions: SubscriptionDesk
+    ticking: Ticking
+    letters: LetterDesk
+    endings: Endings
+    cursors: Cursors
     spans: Spans | None = None
     """Tells a tracer; none when there is none."""
 
@@ -180,16 +193,18 @@ def wire(parts: ServerParts) -> Plane:
         inputs=SecretInputs(run_secrets),
     )  # fmt: skip
     runs.spans = spans
-    starts = Starts(parts, runs, programs, quotas, audits, backlog)
+    ticking, subscriptions = _subscriptions(parts, signals, runs)
+    logs, specs = subscriptions.logs, subscriptions.specs
+    starts = Starts(parts, runs, programs, quotas, audits, backlog, Messages(logs, specs))
     cursors = Cursors(parts.cursor_key, clock)
-    owners = Owners(store.executions, signals.recent)
+    owners = Owners(store.executions, signals.recent, logs.named)
     values = Values(blobs, store.results, large, owners, clock=clock, ids=ids, metrics=metrics)
     inventory = Inventory(blobs, store.results, values, cursors, clock)
     timetables = Timetables(store.schedules, clock, ids)
     suites = Suites(store.catalog)
     documents = Documents(store, suites, cursors, metrics, clock=clock, plugins=plugins)
     trials = Trials(store.catalog, documents, suites, parts.player)
-    intake = Intake(ingest, store.commands, signals, workers, metrics)
+    intake = Intake(ingest, store.commands, signals, workers, metrics, Posts(logs, specs))
     details = Details(store, cache, large, signals)
     repeats = Repeats(store, cache, programs, runs)
     streams = Streams(parts, signals)
@@ -197,6 +212,7 @@ def wire(parts: ServerParts) -> Plane:
     registration = Registration(
         store, trials, timetables, metrics,
         clock=clock, ids=ids, plugins=plugins, credentials=credentials,
+        subscriptions=subscriptions,
     )  # fmt: skip
     return Plane(
         parts=parts,
@@ -230,7 +246,12 @@ def wire(parts: ServerParts) -> Plane:
         lists=Lists(store, cursors),
         history=History(store, large, cursors),
         streams=streams,
-        feed=Feed(parts, streams, signals, workers),
+        feed=Feed(parts, streams, signals, workers, subscriptions),
+        subscriptions=subscriptions,
+        ticking=ticking,
+        letters=LetterDesk(subscriptions, store.letters, values, cursors),
+        endings=Endings(subscriptions, store.outcomes, signals, clock),
+        cursors=cursors,
         answers=Answers(store, ingest),
         variables=Vars(store.variables, owners, clock),
         values=values,
@@ -266,6 +287,7 @@ def wire(parts: ServerParts) -> Plane:
             inputs=run_secrets,
             probes=Probes(credentials, store.catalog, registration.register, starts.execute),
             credentials=credentials,
+            subscriptions=subscriptions,
         ),
         spans=spans,
     )
@@ -279,3 +301,13 @@ def _traced(parts: ServerParts, cache: Cache) -> tuple[Spans | None, Blobs]:
 
     spans = Spans(parts.tracer, cache)
     return spans, TracedBlobs(parts.blobs, spans)
+
+
+def _subscriptions(
+    parts: ServerParts, signals: Signals, runs: Runs
+) -> tuple[Ticking, SubscriptionDesk]:
+    """Subscriptions, which runs and documents have to do with."""
+    logs = SubscriptionLogs(parts.store, parts.clock, parts.ids, signals)
+    specs = Specs(parts.store.catalog)
+    ticking = Ticking(parts, logs, specs, runs.start)
+    return ticking, SubscriptionDesk(parts, logs, specs, ticking)

@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from noetl import __version__
+from noetl.edge.http import bound, listener
 from noetl.errors import NoetlError
 from noetl.server.app import create_server
 from noetl.server.backends import opened
-from noetl.server.edge.http import bound, listener
 from noetl.telemetry import failpoint, log
 from noetl.telemetry.fingerprints import Fingerprints
 from noetl.telemetry.redact import Redactor
@@ -25,8 +25,8 @@ from noetl.telemetry.traces.otlp import headers_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
+    from noetl.edge.http import Listener
     from noetl.server.app import Server
-    from noetl.server.edge.http import Listener
     from noetl.server.parts import ServerParts
     from noetl.server.plays import Player
     from noetl.settings import ServerSettings

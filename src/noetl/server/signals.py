@@ -69,6 +69,10 @@ class Signals:
         self._followers: dict[str, dict[Follower, None]] = {}
         self._stops: OrderedDict[str, set[str]] = OrderedDict()
         self._stops_by_pool: dict[str, list[Stop]] = {}
+        self.listeners: set[asyncio.Event] = set()
+        """Set whenever any subscription has changed."""
+        self.ends: dict[str, set[asyncio.Event]] = {}
+        """Who waits for ends of runs, by the subscription that is their parent."""
         self.hearer: Callable[[Iterable[Change]], None] | None = None
         """Told of every commit, while somebody follows lists."""
 
@@ -91,12 +95,24 @@ class Signals:
                     self.leases.set()
                 else:
                     self.held.discard(row.command_id)
-            for watcher in self._watchers.get(change.execution_id, ()):
-                watcher.set()
-            for follower in self._followers.get(change.execution_id, ()):
-                follower(change.events)
+            self._wake(change.execution_id, change.events)
+            if self.ends and change.execution.completed_at is not None:
+                for waiter in self.ends.get(change.execution.parent_execution_id or "", ()):
+                    waiter.set()
         if self.hearer is not None:
             self.hearer(changes)
+
+    def _wake(self, name: str, events: Sequence[Recorded]) -> None:
+        for watcher in self._watchers.get(name, ()):
+            watcher.set()
+        for follower in self._followers.get(name, ()):
+            follower(events)
+
+    def told(self, subscription_id: str, events: Sequence[Recorded]) -> None:
+        """Wake those who follow the log of a subscription."""
+        self._wake(subscription_id, events)
+        for listener in self.listeners:
+            listener.set()
 
     def wrote(self, execution_ids: Iterable[str]) -> None:
         """Wake those who follow runs whose steps have written lines."""
@@ -105,8 +121,16 @@ class Signals:
                 follower(())
 
     def delivered(self, ids: Iterable[str]) -> None:
-        """Remember messages that need not be kept; the next commit removes them."""
+        """Remember messages that need not be kept; the next commit removes them, or `flush`."""
+        had_none = not self._done
         self._done += ids
+        if had_none and self._done:
+            self.outbox.set()  # whoever flushes may rest for long
+
+    @property
+    def has_done(self) -> bool:
+        """Whether there are such messages."""
+        return bool(self._done)
 
     def taken_done(self) -> list[str]:
         """Messages to remove from the store."""

@@ -24,6 +24,15 @@ if TYPE_CHECKING:
     from noetl.store.reading import Reading
     from noetl.store.secrets import Credentials, ExecutionSecrets, Keychain, Records, Turns
     from noetl.store.stored import Exports, Held, Requests, Results
+    from noetl.store.subscriptions import (
+        Circuits,
+        Deliveries,
+        Keys,
+        Letters,
+        Outcomes,
+        Subscriptions,
+        Ticks,
+    )
     from noetl.store.upkeep import Figures, Upkeep
     from noetl.store.variables import Variables
     from noetl.store.versions import Versions
@@ -141,6 +150,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """Scope, key and end of the window under which this run was started."""
     dedup_digest: str = ""
     """What was asked for under that key, so that another wish under the same key is noticed."""
+    replay: tuple[str, str, str] | None = None
+    """A second key of the same kind; the run begins only if both are free."""
     snapshot: bytes | None = None
 
 
@@ -637,3 +648,10 @@ class Store(Protocol):
     turns: Turns
     records: Records
     projections: Projections
+    keys: Keys
+    subscriptions: Subscriptions
+    ticks: Ticks
+    outcomes: Outcomes
+    letters: Letters
+    deliveries: Deliveries
+    circuits: Circuits

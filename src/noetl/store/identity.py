@@ -250,6 +250,10 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     client: dict[str, Any] = {}
     """Where it was begun: `ip`, `user_agent`."""
     revoked_at: str | None = None
+    refreshed_at: str | None = None
+    """Since when it has another token than its first one."""
+    previous_sha256: str | None = None
+    """Of the token before, which lasts a moment longer."""
     account: str = ""
     """The subject of the account, as all below told by the store."""
     kind: Kind = "user"
@@ -259,6 +263,19 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     display_name: str | None = None
 
 
+class EndedSession(msgspec.Struct, frozen=True, kw_only=True):
+    """A session that was ended, and the digests under which others may know it."""
+
+    session_id: str
+    digests: tuple[str, ...]
+
+    @classmethod
+    def of(cls, row: SessionRow) -> EndedSession:
+        """What is told of a session that was ended."""
+        found = (row.sha256, row.previous_sha256)
+        return cls(session_id=row.session_id, digests=tuple(one for one in found if one))
+
+
 class Sessions(Protocol):
     """Sessions by digest."""
 
@@ -266,7 +283,7 @@ class Sessions(Protocol):
         """Keep a session of the account `account_id`."""
 
     async def find(self, sha256: str) -> SessionRow | None:
-        """The session of this digest, revoked or expired ones included.
+        """The session of this digest, or that had it before; revoked or expired ones included.
 
         None when the account is not active.
         """
@@ -280,10 +297,16 @@ class Sessions(Protocol):
     async def touch(self, session_id: str, idle_until: str) -> None:
         """Note that a session is used: never beyond its end, written at most once a minute."""
 
+    async def refresh(self, row: SessionRow) -> bool:
+        """Write the digests and moments of a session that has `previous_sha256` for its digest.
+
+        False when it was revoked, or has another digest by now.
+        """
+
     async def revoke(self, session_id: str, now: str) -> bool:
         """End a session; false when it is not known."""
 
-    async def revoke_all(self, account_id: str, now: str) -> list[str]:
+    async def revoke_all(self, account_id: str, now: str) -> list[EndedSession]:
         """End all sessions of an account; those that had not ended by then."""
 
     async def forget(self, account_id: str, before: str) -> int:

@@ -53,13 +53,15 @@ class Results(Protocol):
 
 
 class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a client's request; its bytes lie under the key."""
+    """The result of a client's request; without `body` its bytes lie in the object store."""
 
     request_id: str
     sha256: str
     execution_id: str | None = None
     created_at: str = ""
     expires_at: str | None = None
+    body: bytes | None = None
+    media_type: str | None = None
 
 
 class Requests(Protocol):

@@ -26,6 +26,7 @@ Table = Literal[
     "callback",
     "request",
     "delivery",
+    "outcome",
 ]
 """A table whose rows grow old one by one."""
 

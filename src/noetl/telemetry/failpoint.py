@@ -38,6 +38,13 @@ POINTS: Final = (
     "worker.report.before",  # a report is to be sent
     "worker.report.after",  # it was answered, and the answer is not heeded
     "worker.drain",  # unstarted work was given back, the rest runs
+    "subscription.fetch",  # messages have come, and nothing is done with them
+    "subscription.put",  # a message is to be stored in the spool
+    "subscription.stored",  # it is, and its source is not told
+    "subscription.ack",  # runs are started, and their messages are not acknowledged
+    "subscription.acked",  # they are, and nobody knows
+    "subscription.replay",  # a waiting message has its run, and still waits
+    "subscription.delete",  # it waits no more, and nobody knows
     "migration.apply",  # a script has run, and its transaction is open
     "migration.applied",  # it is committed, the next one is not begun
 )

@@ -210,7 +210,7 @@ class Metrics(Collector):
 
     def counter(self, name: str, meaning: str, labels: Closed = _NO_LABELS) -> Counter:
         """A series that counts up."""
-        return self._added(Counter(name, meaning, labels))
+        return self.add(Counter(name, meaning, labels))
 
     def gauge(
         self,
@@ -221,7 +221,7 @@ class Metrics(Collector):
         source: Callable[[], Mapping[Labels, float]] | None = None,
     ) -> Gauge:
         """A series that goes up and down."""
-        return self._added(Gauge(name, meaning, labels, source=source))
+        return self.add(Gauge(name, meaning, labels, source=source))
 
     def histogram(
         self,
@@ -232,9 +232,10 @@ class Metrics(Collector):
         bounds: tuple[float, ...] = SECONDS,
     ) -> Histogram:
         """A series of values by size."""
-        return self._added(Histogram(name, meaning, labels, bounds=bounds))
+        return self.add(Histogram(name, meaning, labels, bounds=bounds))
 
-    def _added(self, series: S) -> S:
+    def add(self, series: S) -> S:
+        """Show a series that was made elsewhere, too."""
         self._series[series.name] = series
         return series
 

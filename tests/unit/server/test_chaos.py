@@ -11,7 +11,7 @@ import pytest
 from noetl.api.commands import Held, Release
 from noetl.api.executions import Control
 from noetl.api.problems import Refused
-from noetl.server.edge.moments import seconds_until
+from noetl.edge.moments import seconds_until
 from noetl.store.memory.store import MemoryStore
 from tests.unit.server.rig import PYTHON, Rig, rig, run_virtually
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from noetl.api.catalog import Register
-from noetl.server.edge.errors import Conflict, Unacceptable
+from noetl.edge.errors import Conflict, Unacceptable
 from noetl.server.ingest.wanted import Wanted
 from noetl.store.memory.store import MemoryStore
 from tests.unit.server.rig import HEAD, ONE_STEP, rig, virtually

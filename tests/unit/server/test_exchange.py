@@ -14,21 +14,15 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from noetl.api.http import AsgiTransport
+from noetl.edge.declared import Declared, Parameter
+from noetl.edge.door import Door, UndeclaredRoute
+from noetl.edge.moments import moment_of
+from noetl.edge.problems import TITLES, answer_of
+from noetl.edge.reading import boolean, json, moment, number, request_id_of
 from noetl.errors import NoetlError
 from noetl.server.app import Server
-from noetl.server.edge.door import Door, UndeclaredRoute
-from noetl.server.edge.problems import TITLES, answer_of
 from noetl.server.plane import wire
-from noetl.server.routes.declared import Declared, Parameter
-from noetl.server.routes.exchange import (
-    boolean,
-    json,
-    moment,
-    moment_of,
-    number,
-    request_id_of,
-    route,
-)
+from noetl.server.routes.exchange import route
 from noetl.server.vitals import Vitals
 from noetl.store.errors import DatabaseGone, StorageFull
 from tests.unit.server.rig import rig, virtually

@@ -134,10 +134,22 @@ async def test_a_new_process_waits_one_lease_before_it_takes_work_away() -> None
         run = await r.start(ONE_STEP)
         await r.claim()
     await asyncio.sleep(60)
-    async with rig(store, clock=clock, machine=2) as r:
+    async with rig(store, clock=clock, machine=2, is_alone=False) as r:
         await asyncio.sleep(14)
         assert "command.lost" not in await r.types(run)
         await asyncio.sleep(3)
+        assert "command.lost" in await r.types(run)
+
+
+@virtually
+async def test_who_is_alone_takes_up_at_once_what_a_process_before_it_held() -> None:
+    store, clock = MemoryStore(), LoopClock(asyncio.get_running_loop(), START)
+    async with rig(store, clock=clock) as r:
+        run = await r.start(ONE_STEP)
+        await r.claim()
+    await asyncio.sleep(60)
+    async with rig(store, clock=clock, machine=2) as r:
+        await asyncio.sleep(0.1)
         assert "command.lost" in await r.types(run)
 
 

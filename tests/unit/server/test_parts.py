@@ -10,8 +10,8 @@ from noetl.api.catalog import Register
 from noetl.api.executions import Control, Execute, Finalize
 from noetl.api.http import AsgiTransport
 from noetl.api.problems import Refused
+from noetl.edge.errors import UnknownPath
 from noetl.engine.program import prepare
-from noetl.server.edge.errors import UnknownPath
 from noetl.server.ingest.cache import Cache, begun
 from noetl.server.ingest.programs import Programs
 from noetl.store.locks import Locks

@@ -8,8 +8,8 @@ import pytest
 from noetl.api.commands import Claim, Heartbeat, Held
 from noetl.api.events import Reports
 from noetl.api.http import AsgiTransport
+from noetl.edge.errors import Forbidden
 from noetl.server.access.entry import Caller
-from noetl.server.edge.errors import Forbidden
 from tests.unit.server.rig import HEAD, ONE_STEP, many, rig, virtually
 
 

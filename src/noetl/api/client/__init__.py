@@ -9,8 +9,9 @@ from noetl.api.client.operating import Operations
 from noetl.api.client.people import People
 from noetl.api.client.secrets import Secrets
 from noetl.api.client.starting import Starts
+from noetl.api.client.subscriptions import Listens
 from noetl.api.client.working import Works
 
 
-class Client(Starts, Works, Library, Looks, Keeps, People, Operations, Secrets):
+class Client(Starts, Works, Library, Looks, Keeps, People, Operations, Secrets, Listens):
     """A server behind a transport, with a method for every route."""

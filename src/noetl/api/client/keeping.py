@@ -156,6 +156,13 @@ class Keeps(Calls):
         path = f"{INTERNAL}/requests/{segment(request_id)}/result"
         return (await self._call("GET", path)).body
 
+    async def get_request_result_stream(self, request_id: str) -> AsyncIterator[bytes]:
+        """The bytes of the result of a client's request as they come."""
+        path = f"{INTERNAL}/requests/{segment(request_id)}/result"
+        async with self._opened(path, {}) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
     async def collect_results(self, body: Collect) -> Collected:
         """Remove objects of runs that there are not."""
         return await self._post(f"{INTERNAL}/result-tier/gc", body, Collected)

@@ -17,6 +17,7 @@ from noetl.api.identity import (
     NewTenant,
     NewToken,
     PlaybookAccess,
+    Refreshed,
     Role,
     RoleChange,
     RolePage,
@@ -105,14 +106,19 @@ class People(Calls):
         """Begin a session for somebody."""
         return await self._post("/api/auth/login", body, SignedIn)
 
+    async def refresh_session(self, session_token: str, client_ip: str | None = None) -> Refreshed:
+        """Give a session another token; the one before lasts a minute longer."""
+        body = SessionToken(session_token=session_token, client_ip=client_ip)
+        return await self._post("/api/auth/session/refresh", body, Refreshed)
+
     async def validate_session(self, session_token: str) -> Validated:
-        """Whether a session lasts, and whose it is."""
+        """Whether a session or a token lasts, and whose it is."""
         body = SessionToken(session_token=session_token)
         return await self._post("/api/auth/session/validate", body, Validated)
 
-    async def end_session(self, session_token: str) -> SessionRevoked:
+    async def end_session(self, session_token: str, client_ip: str | None = None) -> SessionRevoked:
         """End the session of a token."""
-        body = SessionToken(session_token=session_token)
+        body = SessionToken(session_token=session_token, client_ip=client_ip)
         return await self._post("/api/auth/session/revoke", body, SessionRevoked)
 
     async def check_playbook_access(self, body: PlaybookAccess) -> Allowed:

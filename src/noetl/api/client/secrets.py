@@ -71,6 +71,13 @@ class Secrets(Calls):
         }
         return await self._get(query(f"{_credential(name)}/sealed", asked), SealedAnswer)
 
+    async def sealed_for_listener(
+        self, name: str, *, process: str, subscription_id: str
+    ) -> SealedAnswer:
+        """A credential that a subscription names, sealed for a process that listens for it."""
+        asked = {"worker_id": process, "subscription_id": subscription_id, "kind": "subscription"}
+        return await self._get(query(f"{_credential(name)}/sealed", asked), SealedAnswer)
+
     async def put_keychain(self, catalog_id: str, name: str, body: KeychainPut) -> KeychainKept:
         """Keep a value of a keychain entry."""
         return await self._post(_entry(catalog_id, name), body, KeychainKept)

@@ -6,17 +6,19 @@ import asyncio
 import hmac
 import logging
 from collections import OrderedDict
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from noetl.clock import rfc3339
+from noetl.edge.errors import AuthRequired, RateLimited
+from noetl.edge.moments import from_now
 from noetl.errors import NoetlError
+from noetl.secrets.signed import key_of
 from noetl.server.access.caller import Caller, grantable
 from noetl.server.access.permissions import ROLES
 from noetl.server.access.tokens import SESSION, digest, is_token
-from noetl.server.edge.errors import AuthRequired, RateLimited
-from noetl.server.edge.moments import from_now
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,11 +33,17 @@ IDLE_S: Final = 2 * 3600
 """How long a session lasts that is not used."""
 USED_S: Final = 60.0
 """How often the use of a bearer is noted."""
+LONGER_S: Final = 60.0
+"""How long the token before lasts when a session was given another one."""
+GATEWAY_S: Final = 600.0
+"""How long an address is that of a gateway after it has shown to be."""
 MOST_KEPT: Final = 10_000
 MOST_FAILURES: Final = 10
 FAILURES_S: Final = 60.0
 FILE_S: Final = 1.0
 """How often the file of the internal token is looked at."""
+OF_TOKEN: Final = "token-"  # noqa: S105 - no password, but what ids begin with
+"""What the id of a token begins with where ids of sessions stand."""
 _BUILT_IN: Final = frozenset(ROLES)
 _FOR_EVER: Final = float("inf")
 _log: Final = logging.getLogger(__name__)
@@ -63,6 +71,8 @@ class Bearers:
         self._clock = parts.clock
         self._kept: OrderedDict[str, _Known] = OrderedDict()
         self._failures: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        self._gateways: OrderedDict[str, float] = OrderedDict()
+        """Addresses of gateways, which have limits of their own, and until when."""
         self._noting: set[asyncio.Task[None]] = set()
 
     async def holder(self, token: str, address: str, most_age: float = KEPT_S) -> Caller:
@@ -81,6 +91,16 @@ class Bearers:
             self._note(known)
         return known.caller
 
+    def is_of_gateway(self, address: str) -> None:
+        """A gateway has spoken for somebody from this address.
+
+        Many come through it: the wrong tokens of one do not shut the others out.
+        """
+        self._gateways[address] = self._clock.monotonic() + GATEWAY_S
+        self._gateways.move_to_end(address)
+        if len(self._gateways) > MOST_KEPT:
+            self._gateways.popitem(last=False)
+
     async def _looked_up(
         self, name: str, token: str, address: str, before: _Known | None
     ) -> _Known:
@@ -97,7 +117,7 @@ class Bearers:
             self._failed(address, now)
             raise AuthRequired("the token is not known" if row is None else "the token was revoked")
         used_at = before.used_at if before is not None else -_FOR_EVER
-        caller, ends_at = await caller_for(self._store, row), self._end_of(row)
+        caller, ends_at = await caller_for(self._store, row), self._end_of(row, name)
         known = _Known(caller, _id_of(row), now, ends_at, is_session, used_at)
         self._kept[name] = known
         self._kept.move_to_end(name)
@@ -105,12 +125,11 @@ class Bearers:
             self._kept.popitem(last=False)
         return known
 
-    def _end_of(self, row: TokenRow | SessionRow) -> float:
-        ends = [row.expires_at, getattr(row, "idle_until", None)]
-        now, told = self._clock.now(), [end for end in ends if end]
-        if not told:
+    def _end_of(self, row: TokenRow | SessionRow, name: str) -> float:
+        end = end_of(row, name)
+        if end is None:
             return _FOR_EVER
-        left = min((datetime.fromisoformat(end) - now).total_seconds() for end in told)
+        left = (datetime.fromisoformat(end) - self._clock.now()).total_seconds()
         return self._clock.monotonic() + left
 
     def _note(self, known: _Known) -> None:
@@ -131,7 +150,8 @@ class Bearers:
 
     def _must_be_calm(self, address: str, now: float) -> None:
         until, count = self._failures.get(address, (0.0, 0))
-        if count >= MOST_FAILURES and now < until:
+        is_gateway = self._gateways.get(address, 0.0) > now
+        if count >= MOST_FAILURES and now < until and not is_gateway:
             raise RateLimited(
                 f"{count} attempts with wrong tokens within a minute", retry_after=until - now
             )
@@ -162,6 +182,11 @@ class InternalToken:
         """Whether there is one."""
         return bool(self._all())
 
+    @property
+    def keys(self) -> list[bytes]:
+        """What the words of gateways are signed with."""
+        return [_key_of(token) for token in self._all()]
+
     def fits(self, token: str) -> bool:
         """Whether a bearer is the internal token, or the one before it."""
         given, found = token.encode(), False
@@ -190,17 +215,45 @@ class InternalToken:
 
 async def caller_for(store: Store, row: TokenRow | SessionRow) -> Caller:
     """Who comes with a token or a session."""
-    made = [name for name in row.roles if name not in _BUILT_IN]
-    rights = await store.rights.of(row.tenant_id, made) if made else []
-    return Caller(
+    caller = Caller(
         row.account,
         row.roles,
         getattr(row, "pool", None),
         row.tenant_id,
         row.account_id,
-        tuple(grant for right in rights for grant in right.grants),
-        grantable(frozenset(name for right in rights for name in right.permissions)),
+        session_id=getattr(row, "session_id", "") or f"{OF_TOKEN}{_id_of(row)}",
+        expires_at=row.expires_at,
     )
+    return await with_rights(store, caller)
+
+
+async def with_rights(store: Store, caller: Caller) -> Caller:
+    """A caller with what roles give him that were made here."""
+    made = [name for name in caller.roles if name not in _BUILT_IN]
+    rights = await store.rights.of(caller.tenant_id, made) if made else []
+    return replace(
+        caller,
+        grants=tuple(grant for right in rights for grant in right.grants),
+        own=grantable(frozenset(name for right in rights for name in right.permissions)),
+    )
+
+
+def end_of(row: TokenRow | SessionRow, sha256: str) -> str | None:
+    """When a bearer ends unless it is used, by its digest; none: never.
+
+    The token that a session had before ends soon after it was given another one.
+    """
+    ends = [row.expires_at, getattr(row, "idle_until", None)]
+    refreshed_at: str | None = getattr(row, "refreshed_at", None)
+    if refreshed_at is not None and row.sha256 != sha256:
+        longest = datetime.fromisoformat(refreshed_at) + timedelta(seconds=LONGER_S)
+        ends.append(rfc3339(longest))
+    return min((end for end in ends if end), default=None)
+
+
+@lru_cache(maxsize=8)
+def _key_of(token: bytes) -> bytes:
+    return key_of(token.decode())
 
 
 def _id_of(row: TokenRow | SessionRow) -> str:

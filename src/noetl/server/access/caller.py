@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from noetl.edge.errors import Forbidden
 from noetl.server.access.grants import allowed, denied, is_fit, space_of
 from noetl.server.access.permissions import SERVICES, TABLE, allows
-from noetl.server.edge.errors import Forbidden
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +42,14 @@ class Caller:
     grants: tuple[Grant, ...] = ()
     own: frozenset[str] = frozenset()
     """Permissions of roles that were made here."""
+    session_id: str = ""
+    """Of the session that he comes with; a token has its id with `token-` before it."""
+    expires_at: str | None = None
+    """When the bearer ends; none: never, or nobody told."""
+    is_gateway: bool = False
+    """A gateway speaks for him, and says itself which run and which request it means."""
+    address: str = ""
+    """Where he calls from, when a gateway stands in between."""
 
     @property
     def is_bound(self) -> bool:
@@ -95,7 +103,8 @@ class Caller:
 
 LOCAL: Final = Caller("local", ("admin", "system", "worker"))
 NOBODY: Final = Caller("", ())
-SYSTEM: Final = Caller("system", ("system",))
+SYSTEM: Final = Caller("system", ("system", "gateway"))
+"""Who comes with the internal token: gateways sign people in with it, too."""
 
 
 def grantable(permissions: frozenset[str]) -> frozenset[str]:

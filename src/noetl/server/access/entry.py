@@ -5,6 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from noetl.edge.errors import (
+    AuthRequired,
+    Draining,
+    Forbidden,
+    InternalTokenUnset,
+    RateLimited,
+)
+from noetl.edge.problems import header
+from noetl.secrets.signed import BadIdentity
+from noetl.server.access.acting import SERVICE, Acting
 from noetl.server.access.bearers import KEPT_S, Bearers, InternalToken
 from noetl.server.access.caller import (
     LOCAL,
@@ -20,14 +30,6 @@ from noetl.server.access.caller import (
     own_pool,
 )
 from noetl.server.access.permissions import PUBLIC
-from noetl.server.edge.errors import (
-    AuthRequired,
-    Draining,
-    Forbidden,
-    InternalTokenUnset,
-    RateLimited,
-)
-from noetl.server.edge.problems import header
 from noetl.server.signals import sleep_until
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ __all__ = (
 LOOK_S: Final = 0.05
 OUTCOMES: Final = (
     "ok", "auth_required", "token_expired", "session_expired", "forbidden", "rate_limited",
-    "internal",
+    "bad_identity", "internal",
 )  # fmt: skip
 
 _SCHEME: Final = "bearer "
@@ -70,6 +72,7 @@ class Access:
         self._parts = parts
         self._bearers = Bearers(parts)
         self._internal = InternalToken(parts)
+        self._acting = Acting(parts, self._internal)
         self.outcomes: dict[str, int] = dict.fromkeys(OUTCOMES, 0)
         """How many requests were let in, or refused for which reason."""
         self.in_flight = 0
@@ -104,7 +107,9 @@ class Access:
             return NOBODY
         try:
             caller = await self._recognised(request, permission, KEPT_S, services)
-        except (AuthRequired, RateLimited, Forbidden, InternalTokenUnset) as refusal:
+        except (
+            AuthRequired, RateLimited, Forbidden, InternalTokenUnset, BadIdentity,
+        ) as refusal:  # fmt: skip
             word = refusal.code if refusal.code in self.outcomes else "internal"
             self.outcomes[word] += 1
             raise
@@ -131,18 +136,32 @@ class Access:
             raise AuthRequired(
                 "the request carries no token", hint="send `Authorization: Bearer <token>`"
             )
-        if self._internal.fits(token):
-            return _let_in(request, SYSTEM, permission)
         address = request.client.host if request.client else ""
         try:
-            holder = await self._bearers.holder(token, address, most_age)
+            if self._internal.fits(token):
+                holder = SYSTEM
+            else:
+                holder = await self._bearers.holder(token, address, most_age)
+            if SERVICE in holder.roles:
+                holder = await self._spoken_for(request, holder, address, most_age)
             return _let_in(request, holder, permission, services)
-        except (AuthRequired, Forbidden) as refusal:
+        except (AuthRequired, Forbidden, BadIdentity) as refusal:
             if permission != "internal":
                 raise
             raise Forbidden(
                 "the token does not open internal routes", code="internal_token_mismatch"
             ) from refusal
+
+    async def _spoken_for(
+        self, request: Request, gateway: Caller, address: str, most_age: float
+    ) -> Caller:
+        """Whom a gateway speaks for; itself when it names nobody."""
+        admit(request.scope, gateway)  # a word that does not count was brought by somebody
+        caller = await self._acting.caller(request, most_age)
+        if caller is None:
+            return gateway
+        self._bearers.is_of_gateway(address)
+        return caller
 
 
 def _let_in(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from noetl.server.edge.errors import Unacceptable
+from noetl.edge.errors import Unacceptable
 
 if TYPE_CHECKING:
     from starlette.requests import Request

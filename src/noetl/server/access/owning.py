@@ -1,13 +1,17 @@
-"""Whose run it is: a run of another tenant is no run at all."""
+"""Whose run it is: a run of another tenant is no run at all.
+
+The log of a subscription is read as that of a run is, by those who may read the subscription.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, Protocol
 
+from noetl.edge.errors import UnknownExecution
 from noetl.ids import parse
 from noetl.server.access.caller import LOCAL, caller_of, must
-from noetl.server.edge.errors import UnknownExecution
+from noetl.server.access.listening import CONTROL, READ, must_listen
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -17,6 +21,10 @@ if TYPE_CHECKING:
     from noetl.server.access.caller import Caller
     from noetl.server.recent import Recent
     from noetl.store.base import ExecutionRow, Executions
+    from noetl.store.subscriptions import SubscriptionRow
+
+    Named = Callable[[str], Awaitable[SubscriptionRow | None]]
+    """The subscription of an id, if there is one."""
 
 MOST_KEPT: Final = 20_000
 
@@ -24,10 +32,13 @@ MOST_KEPT: Final = 20_000
 class Owners:
     """Tenants and paths of runs, which never change: the last ones that were asked for are kept."""
 
-    def __init__(self, executions: Executions, recent: Recent) -> None:
+    def __init__(self, executions: Executions, recent: Recent, named: Named | None = None) -> None:
         self._executions = executions
+        self._named = named
         self._recent = recent
         self._kept: OrderedDict[str, tuple[str, str]] = OrderedDict()
+        self._listening: dict[str, None] = {}
+        """Which of them are subscriptions; there are few."""
 
     async def of(self, execution_id: str) -> tuple[str, str]:
         """The tenant and the path of a run."""
@@ -35,7 +46,7 @@ class Owners:
         if found is not None:
             self._kept.move_to_end(execution_id)
             return found
-        row = await self._row(execution_id)
+        row = await self._row(execution_id) or await self._subscription(execution_id)
         if row is None:
             raise _unknown(execution_id)
         found = self._kept[execution_id] = (row.tenant_id, row.path)
@@ -50,6 +61,12 @@ class Owners:
             raise _unknown(execution_id)
         return await root_of(row, self._row)
 
+    async def _subscription(self, execution_id: str) -> SubscriptionRow | None:
+        found = None if self._named is None else await self._named(execution_id)
+        if found is not None:
+            self._listening[execution_id] = None
+        return found
+
     async def _row(self, execution_id: str) -> ExecutionRow | None:
         return self._recent.first_row(execution_id) or await self._executions.get(execution_id)
 
@@ -60,6 +77,9 @@ class Owners:
         tenant_id, path = await self.of(execution_id)
         if caller.is_bound and tenant_id != caller.tenant_id:
             raise _unknown(execution_id)
+        if execution_id in self._listening:
+            must_listen(caller, READ if permission.endswith(":read") else CONTROL, path)
+            return
         must(caller, permission, path)
 
     async def exists(self, execution_id: str) -> bool:

@@ -12,8 +12,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from noetl.edge.errors import QuotaExceeded, RateLimited
 from noetl.errors import NoetlError
-from noetl.server.edge.errors import QuotaExceeded, RateLimited
 
 if TYPE_CHECKING:
     from noetl.clock import Clock

@@ -44,6 +44,8 @@ _REST_S: Final = 3_600.0
 _REFUSED: Final = "access.refused"
 _OF_SECRETS: Final = "secret."
 _KEY: Final = "noetl.audit"
+_WHO: Final = "noetl.audit.who"
+_AS: Final = "noetl.audit.as"
 _encode: Final = msgspec.json.Encoder(enc_hook=str).encode
 _log: Final = logging.getLogger(__name__)
 
@@ -51,6 +53,16 @@ _log: Final = logging.getLogger(__name__)
 def audited(request: Request, resource: str, **details: object) -> None:
     """Name what a request was done to, and what is worth keeping of it; never a secret."""
     request.scope[_KEY] = (resource, details)
+
+
+def audited_as(request: Request, action: str) -> None:
+    """Keep a request under another action than its route has declared."""
+    request.scope[_AS] = action
+
+
+def audited_for(request: Request, *, actor: str = "", tenant: str = "", address: str = "") -> None:
+    """Say who has done it, and from where, when a process of the platform asks for somebody."""
+    request.scope[_WHO] = (actor, tenant, address)
 
 
 @dataclass(slots=True)
@@ -213,9 +225,18 @@ class Audits:
 
     def _of(self, request: Request, action: str, outcome: str, route: str = "") -> AuditEntry:
         resource, details = request.scope.get(_KEY, ("", {}))
-        made = self._made(caller_or_nobody(request), action, outcome, resource or route)
-        address = request.client.host if request.client else ""
-        return msgspec.structs.replace(made, source_ip=address, details=_plain(details))
+        action = request.scope.get(_AS, action)
+        caller = caller_or_nobody(request)
+        made = self._made(caller, action, outcome, resource or route)
+        actor, tenant, told = request.scope.get(_WHO, ("", "", ""))
+        peer = request.client.host if request.client else ""
+        return msgspec.structs.replace(
+            made,
+            actor=actor or made.actor,
+            tenant_id=tenant or made.tenant_id,
+            source_ip=(told or caller.address or peer)[:MOST_TEXT],
+            details=_plain(details),
+        )
 
     def _made(self, caller: Caller, action: str, outcome: str, resource: str) -> AuditEntry:
         return AuditEntry(

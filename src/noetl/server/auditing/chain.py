@@ -10,8 +10,8 @@ from noetl.api.audit import AuditItem, AuditPage, AuditVerified, BrokenRow
 from noetl.store.audit import START, hash_of
 
 if TYPE_CHECKING:
+    from noetl.edge.cursor import Cursors
     from noetl.server.auditing.audit import Audits
-    from noetl.server.edge.cursor import Cursors
     from noetl.store.audit import Audit, AuditListing, AuditRow
 
 _PAGE: Final = 1_000

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from noetl.api.callbacks import CallbackTaken
+from noetl.edge.bodies import must_be_plain
+from noetl.edge.errors import BadJson, Expired, NotFound, TooLarge
 from noetl.engine import events as ev
-from noetl.server.edge.bodies import must_be_plain
-from noetl.server.edge.errors import BadJson, Expired, NotFound, TooLarge
 from noetl.server.fleet.reports import find_command
 from noetl.server.ingest.posts import Post, Stamped
 from noetl.store.views import digest_of

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from noetl.api.commands import Beat, Claimed, Extended, Held, Release, Skipped
+from noetl.edge.errors import Conflict, UnknownCommand
+from noetl.edge.moments import from_now, seconds_until
 from noetl.engine import events as ev
 from noetl.errors import NoetlError
 from noetl.server.access.entry import LOCAL, own_pool
-from noetl.server.edge.errors import Conflict, UnknownCommand
-from noetl.server.edge.moments import from_now, seconds_until
-from noetl.server.edge.plain import id_of_command
+from noetl.server.fleet.plain import id_of_command
 from noetl.server.fleet.reports import find_command
 from noetl.server.ingest.caution import is_last_chance
 from noetl.server.ingest.handout import is_held

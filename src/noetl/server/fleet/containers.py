@@ -16,10 +16,10 @@ import msgspec
 
 from noetl.api.callbacks import ContainerCallback, ContainerTaken
 from noetl.clock import rfc3339
+from noetl.edge.errors import Unacceptable, UnknownExecution
+from noetl.edge.moments import from_now, moment_of
 from noetl.engine import events as ev
-from noetl.server.edge.errors import Unacceptable, UnknownExecution
-from noetl.server.edge.moments import from_now, moment_of
-from noetl.server.edge.plain import id_of_command
+from noetl.server.fleet.plain import id_of_command
 from noetl.server.fleet.reports import find_command
 from noetl.server.ingest.posts import Post, Stamped
 from noetl.store.stored import HeldRow

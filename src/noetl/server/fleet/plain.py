@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from noetl.api.events import PostedAnswer, Report, Reports
+from noetl.edge.errors import Forbidden, Unacceptable, UnknownExecution
+from noetl.edge.moments import moment_of
 from noetl.engine.upcast import status_word
 from noetl.ids import parse
-from noetl.server.edge.errors import Forbidden, Unacceptable, UnknownExecution
-from noetl.server.edge.moments import moment_of
 
 if TYPE_CHECKING:
     from noetl.api.events import Posted, Reported

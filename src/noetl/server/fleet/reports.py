@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from noetl.api.events import MOST_EVENTS, Receipt, Reported
+from noetl.edge.errors import Unacceptable, UnknownExecution
 from noetl.engine import events as ev
 from noetl.engine.rows import TYPES
 from noetl.engine.upcast import type_of
 from noetl.server.access.entry import LOCAL, own_pool
-from noetl.server.edge.errors import Unacceptable, UnknownExecution
-from noetl.server.edge.plain import id_of_command, plain
+from noetl.server.fleet.plain import id_of_command, plain
 from noetl.server.ingest.handout import is_held
 from noetl.server.ingest.posts import Ask, Post, Stamped
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from noetl.server.ingest.queue import Ingest
     from noetl.server.metrics import ServerMetrics
     from noetl.server.signals import Signals
+    from noetl.server.subscriptions.posted import Posts
     from noetl.store.base import Commands
 
 Outcome = Literal["stored", "duplicate", "late", "rejected"]
@@ -58,14 +59,16 @@ _encode: Final = msgspec.json.Encoder().encode
 class Intake:
     """Takes batches of reports."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts it is made from
         self,
         ingest: Ingest,
         commands: Commands,
         signals: Signals,
         workers: Workers,
         metrics: ServerMetrics,
+        subscriptions: Posts,
     ) -> None:
+        self._subscriptions = subscriptions
         self._metrics = metrics
         self._ingest = ingest
         self._commands = commands
@@ -80,7 +83,8 @@ class Intake:
                 f"{len(body.events)} events in one batch", code="batch_size_invalid",
                 hint=f"at most {MOST_EVENTS}",
             )  # fmt: skip
-        self._workers.seen(body.worker_id, body.pool, body.free_slots)
+        if body.free_slots or not _is_of_subscriptions(body.events):
+            self._workers.seen(body.worker_id, body.pool, body.free_slots)
         slots = max(0, min(body.free_slots, MOST_SLOTS))
         ask = Ask(body.worker_id, body.pool, slots, frozenset(body.exclude_kinds))
         events = [plain(report, place, body) for place, report in enumerate(body.events)]
@@ -92,6 +96,7 @@ class Intake:
             if post.error is not None:
                 _refuse(post, events, receipts)
         await self._beat(events, body.worker_id, receipts)
+        await self._tell(events, caller, receipts)
         answered = [item for item in receipts if item is not None]
         self._count(events, receipts)
         return self._answer(body.worker_id, events, posts, ask, answered)
@@ -132,6 +137,8 @@ class Intake:
         groups: dict[str, list[tuple[int, Report]]] = {}
         for place, report in enumerate(events):
             refusal = _refusal(report.event_type)
+            if report.event_type in ev.OF_SUBSCRIPTIONS:
+                continue
             if refusal is not None:
                 receipts[place] = _receipt(report, "rejected", code=refusal)
             elif report.event_type != _BEAT:
@@ -150,6 +157,27 @@ class Intake:
                 held = [(id_of_command(report.command_id), report.attempt or 1)]
                 kept = await self._commands.extend(worker_id, held, lease_until)
                 receipts[place] = _receipt(report, "stored" if kept else "late")
+
+    async def _tell(
+        self, events: list[Report], caller: Caller, receipts: list[Receipt | None]
+    ) -> None:
+        """Store what is told of subscriptions, apart from runs and their claims."""
+        groups: dict[str, list[int]] = {}
+        for place, report in enumerate(events):
+            if report.event_type in ev.OF_SUBSCRIPTIONS:
+                groups.setdefault(str(report.execution_id), []).append(place)
+        for subscription_id, places in groups.items():
+            told = [events[place] for place in places]
+            stored = await self._subscriptions.report(caller, subscription_id, told)
+            for place, receipt in zip(places, stored, strict=True):
+                receipts[place] = receipt
+
+
+def _is_of_subscriptions(events: tuple[Report, ...]) -> bool:
+    """Whether a runtime reports, which is no worker of any pool."""
+    return bool(events) and all(
+        (report.event_type or report.name) in ev.OF_SUBSCRIPTIONS for report in events
+    )
 
 
 def _receipt(

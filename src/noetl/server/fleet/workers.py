@@ -16,9 +16,9 @@ import msgspec
 from noetl.api.runtime import Pool, Pools, Process
 from noetl.bus.base import BusGone
 from noetl.clock import rfc3339
+from noetl.edge.errors import Unacceptable
+from noetl.edge.moments import from_now
 from noetl.errors import NoetlError
-from noetl.server.edge.errors import Unacceptable
-from noetl.server.edge.moments import from_now
 from noetl.store.base import RuntimeRow
 
 if TYPE_CHECKING:
@@ -205,13 +205,13 @@ class Workers:
             for kind, schema in row.capabilities.get("plugins", {}).items()
         }
 
-    async def key_of(self, name: str) -> str | None:
-        """The public key of a worker; one that nobody knows yet is looked for once more."""
+    async def key_of(self, name: str, kinds: tuple[str, ...] = (WORKER,)) -> str | None:
+        """The public key of a process; one that nobody knows yet is looked for once more."""
         for is_fresh in (False, True):
             if is_fresh:
                 self._looked = None
             for row in await self._known():
-                if row.name == name and row.kind == WORKER:
+                if row.name == name and row.kind in kinds:
                     return row.runtime.get("worker_public_key")
         return None
 

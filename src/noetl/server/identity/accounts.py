@@ -9,21 +9,23 @@ from msgspec import UNSET
 
 from noetl.api.identity import Account, AccountPage, User, WhoAmI
 from noetl.clock import rfc3339
+from noetl.edge.errors import Conflict, NotFound
 from noetl.ids import parse
+from noetl.server.access.bearers import OF_TOKEN
 from noetl.server.access.permissions import PERMISSIONS
-from noetl.server.edge.errors import Conflict, NotFound
 from noetl.server.identity.forms import must_be_email, must_be_name, must_be_subject, wrong
 from noetl.server.identity.roles import writing
-from noetl.store.identity import AccountListing, AccountRow
+from noetl.store.identity import AccountListing, AccountRow, EndedSession
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from noetl.api.identity import AccountChange, NewAccount
     from noetl.clock import Clock
+    from noetl.edge.cursor import Cursors
     from noetl.ids import Ids
     from noetl.server.access.caller import Caller
-    from noetl.server.edge.cursor import Cursors
+    from noetl.server.identity.farewells import Farewells
     from noetl.server.identity.passwords import Passwords
     from noetl.server.identity.roles import Roles
     from noetl.store.base import Store
@@ -41,6 +43,7 @@ class Accounts:
         cursors: Cursors,
         passwords: Passwords,
         roles: Roles,
+        farewells: Farewells,
     ) -> None:
         self._store = store
         self._rows = store.accounts
@@ -49,6 +52,7 @@ class Accounts:
         self._cursors = cursors
         self._passwords = passwords
         self._roles = roles
+        self._farewells = farewells
 
     async def page(self, listing: AccountListing, cursor: str | None = None) -> AccountPage:
         """A page of accounts in the order of their ids."""
@@ -131,7 +135,10 @@ class Accounts:
         return changed
 
     async def give(self, tenant_id: str, account_id: str, roles: Sequence[str]) -> Account:
-        """Make these the roles of an account; who has fewer than before is signed out."""
+        """Make these the roles of an account; who has fewer than before is signed out.
+
+        Gateways look at all of its sessions again, whatever has changed.
+        """
         async with writing(self._store, tenant_id):
             before = await self.row(tenant_id, account_id)
             wanted = await self._roles.wanted(tenant_id, before.kind, roles)
@@ -139,6 +146,9 @@ class Accounts:
             await self._write(before, after)
         if not set(before.roles) <= set(after.roles):
             await self._sign_out(after)
+        elif before.roles != after.roles:
+            live = await self._store.sessions.listed(account_id, rfc3339(self._clock.now()))
+            await self._farewells.tell(map(EndedSession.of, live))
         return account_of(after)
 
     async def remove(self, tenant_id: str, account_id: str) -> Account:
@@ -146,7 +156,10 @@ class Accounts:
         async with writing(self._store, tenant_id):
             row = await self.row(tenant_id, account_id)
             await self._must_leave_an_admin(row, None)
+            now = rfc3339(self._clock.now())
+            ended = await self._store.sessions.revoke_all(row.account_id, now)
             await self._rows.remove(row.account_id)
+        await self._farewells.tell(ended)
         return account_of(row)
 
     async def row(self, tenant_id: str, account_id: object) -> AccountRow:
@@ -159,6 +172,7 @@ class Accounts:
     async def who(self, caller: Caller) -> WhoAmI:
         """What the server knows of a caller."""
         row = await self._rows.get(caller.account_id) if caller.account_id else None
+        is_token = caller.session_id.startswith(OF_TOKEN)
         return WhoAmI(
             account=caller.account,
             account_id=caller.account_id or None,
@@ -169,6 +183,9 @@ class Accounts:
             email=None if row is None else row.email,
             display_name=None if row is None else row.display_name,
             pool=caller.pool,
+            session_id=None if is_token else caller.session_id or None,
+            token_id=caller.session_id.removeprefix(OF_TOKEN) if is_token else None,
+            expires_at=caller.expires_at,
         )
 
     async def _write(self, before: AccountRow, after: AccountRow) -> None:
@@ -187,7 +204,8 @@ class Accounts:
             )
 
     async def _sign_out(self, row: AccountRow) -> None:
-        await self._store.sessions.revoke_all(row.account_id, rfc3339(self._clock.now()))
+        now = rfc3339(self._clock.now())
+        await self._farewells.tell(await self._store.sessions.revoke_all(row.account_id, now))
 
 
 def account_of(row: AccountRow) -> Account:

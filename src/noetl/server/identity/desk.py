@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from noetl.server.identity.accounts import Accounts
+from noetl.server.identity.farewells import Farewells
 from noetl.server.identity.passwords import Passwords
 from noetl.server.identity.roles import Roles
 from noetl.server.identity.sessions import Sessions
@@ -14,7 +15,7 @@ from noetl.server.identity.tenants import Tenants
 from noetl.server.identity.tokens import Tokens
 
 if TYPE_CHECKING:
-    from noetl.server.edge.cursor import Cursors
+    from noetl.edge.cursor import Cursors
     from noetl.server.parts import ServerParts
 
 
@@ -34,9 +35,18 @@ class Desk:
         """Make it from the parts of a server."""
         store, clock, ids = parts.store, parts.clock, parts.ids
         roles, passwords = Roles(store), Passwords(parts.password_kib)
-        accounts = Accounts(store, clock, ids, cursors=cursors, passwords=passwords, roles=roles)
-        tokens = Tokens(store, clock, ids, cursors=cursors, accounts=accounts)
-        sessions = Sessions(store, clock, ids, tokens=tokens)
+        farewells = Farewells(parts.bus)
+        accounts = Accounts(
+            store,
+            clock,
+            ids,
+            cursors=cursors,
+            passwords=passwords,
+            roles=roles,
+            farewells=farewells,
+        )
+        tokens = Tokens(store, clock, ids, cursors=cursors, accounts=accounts, farewells=farewells)
+        sessions = Sessions(store, clock, ids, tokens=tokens, farewells=farewells)
         return cls(
             accounts=accounts,
             roles=roles,

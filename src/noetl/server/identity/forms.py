@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from noetl.server.edge.errors import Unacceptable
+from noetl.edge.errors import Unacceptable
 
 MOST_EMAIL: Final = 254
 MOST_NAME: Final = 200

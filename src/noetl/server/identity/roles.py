@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from noetl.api.identity import PathGrant, Role, RolePage
+from noetl.edge.errors import Conflict, Forbidden, NotFound
 from noetl.server.access.caller import grantable
 from noetl.server.access.grants import ANY, GRANTABLE, WORDS
 from noetl.server.access.permissions import PERMISSIONS, ROLES, SERVICES, TABLE
-from noetl.server.edge.errors import Conflict, Forbidden, NotFound
 from noetl.server.identity.forms import must_be_role_name, wrong
 from noetl.store.identity import Grant, RoleRow
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from noetl.api.identity import (
     Allowed,
+    Refreshed,
     Session,
     SessionPage,
     SessionRevoked,
@@ -14,27 +17,30 @@ from noetl.api.identity import (
     Validated,
 )
 from noetl.clock import rfc3339
+from noetl.edge.errors import AuthRequired, NotFound
+from noetl.edge.moments import from_now, seconds_between
 from noetl.ids import parse
-from noetl.server.access.bearers import IDLE_S, caller_for
+from noetl.server.access.bearers import IDLE_S, LONGER_S, OF_TOKEN, caller_for, end_of
 from noetl.server.access.caller import must_hold
 from noetl.server.access.grants import WORDS
 from noetl.server.access.tokens import SESSION, digest, is_token, new_token
-from noetl.server.edge.errors import NotFound
-from noetl.server.edge.moments import from_now
 from noetl.server.identity.accounts import user_of
 from noetl.server.identity.tokens import ADMIN
-from noetl.store.identity import SessionRow
+from noetl.store.identity import EndedSession, SessionRow
 
 if TYPE_CHECKING:
     from noetl.api.identity import PlaybookAccess
     from noetl.clock import Clock
     from noetl.ids import Ids
     from noetl.server.access.caller import Caller
+    from noetl.server.identity.farewells import Farewells
     from noetl.server.identity.tokens import Tokens
     from noetl.store.base import Store
-    from noetl.store.identity import AccountRow
+    from noetl.store.identity import AccountRow, TokenRow
 
 HOUR_S: Final = 3_600
+MOST_S: Final = 24 * HOUR_S
+"""How long a session lasts at most, however often it is given another token."""
 _EDIT: Final = {"edit": "modify"}
 _ENDED: Final = "the session has ended, or never was"
 
@@ -42,7 +48,10 @@ _ENDED: Final = "the session has ended, or never was"
 class Sessions:
     """Begins, checks and ends sessions."""
 
-    def __init__(self, store: Store, clock: Clock, ids: Ids, *, tokens: Tokens) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, ids: Ids, *, tokens: Tokens, farewells: Farewells
+    ) -> None:
+        self._farewells = farewells
         self._store = store
         self._rows = store.sessions
         self._clock = clock
@@ -73,11 +82,54 @@ class Sessions:
             message=f"signed in as {account.subject}",
         )
 
+    async def refresh(self, text: str) -> Refreshed:
+        """Another token for a session; the one before lasts a moment longer.
+
+        The session is given as long again as it was before, but never more than a day in all.
+        """
+        row = await self._live(text)
+        if not isinstance(row, SessionRow) or row.sha256 != digest(text):
+            raise AuthRequired(_ENDED, code="session_expired", hint="sign in again")
+        text, now = new_token(SESSION), rfc3339(self._clock.now())
+        lasts_s = seconds_between(row.refreshed_at or row.created_at, row.expires_at)
+        left_s = MOST_S - seconds_between(row.created_at, now)
+        expires_at = max(row.expires_at, from_now(self._clock, min(lasts_s, left_s)))
+        fresh = msgspec.structs.replace(
+            row,
+            sha256=digest(text),
+            previous_sha256=row.sha256,
+            refreshed_at=now,
+            expires_at=expires_at,
+            idle_until=min(expires_at, from_now(self._clock, IDLE_S)),
+        )
+        if not await self._rows.refresh(fresh):
+            raise AuthRequired(_ENDED, code="session_expired", hint="sign in again")
+        return Refreshed(
+            session_token=text,
+            session_id=row.session_id,
+            user=_user(row),
+            expires_at=expires_at,
+            idle_until=fresh.idle_until,
+            previous_until=min(expires_at, from_now(self._clock, LONGER_S)),
+            message="the token before lasts a minute longer",
+        )
+
     async def validate(self, text: str) -> Validated:
-        """Whether a session lasts; asking is a use of it."""
+        """Whether a session or a token lasts; asking is a use of it."""
         row = await self._live(text)
         if row is None:
             return Validated(valid=False, message=_ENDED)
+        if not isinstance(row, SessionRow):
+            return await self._of_token(row)
+        if row.sha256 != digest(text):
+            ends_at = end_of(row, digest(text))
+            return Validated(
+                valid=True,
+                session_id=row.session_id,
+                user=_user(row),
+                expires_at=ends_at,
+                idle_until=ends_at,
+            )
         idle_until = min(row.expires_at, from_now(self._clock, IDLE_S))
         await self._rows.touch(row.session_id, idle_until)
         return Validated(
@@ -103,13 +155,31 @@ class Sessions:
         words = " and ".join(f"`{permission}`" for permission in needed)
         return Allowed(allowed=True, reason=f"{words} given for {body.playbook_path}")
 
-    async def end(self, text: str) -> SessionRevoked:
-        """End the session of a token; one that has ended stays so."""
-        row = await self._rows.find(digest(text)) if _is_session(text) else None
-        if row is None or row.revoked_at is not None:
-            return SessionRevoked(revoked=False)
-        await self._rows.revoke(row.session_id, rfc3339(self._clock.now()))
-        return SessionRevoked(revoked=True, session_id=row.session_id)
+    async def _of_token(self, row: TokenRow) -> Validated:
+        account = await self._store.accounts.get(row.account_id)
+        await self._store.tokens.touch(row.token_id, rfc3339(self._clock.now()))
+        return Validated(
+            valid=True,
+            session_id=f"{OF_TOKEN}{row.token_id}",
+            user=User(
+                user_id=row.account_id,
+                subject=row.account,
+                email=None if account is None else account.email,
+                display_name=None if account is None else account.display_name,
+                roles=row.roles,
+                tenant=row.tenant_id,
+            ),
+            expires_at=row.expires_at,
+            idle_until=row.expires_at,
+        )
+
+    async def end(self, text: str) -> tuple[SessionRevoked, SessionRow | None]:
+        """End the session of a token, and which one it was; one that has ended stays so."""
+        row = await self._live(text)
+        if not isinstance(row, SessionRow):
+            return SessionRevoked(revoked=False), None
+        await self._revoke(row)
+        return SessionRevoked(revoked=True, session_id=row.session_id), row
 
     async def page(self, caller: Caller, account_id: str | None) -> SessionPage:
         """Sessions of the caller, or of an account that he may manage."""
@@ -124,19 +194,26 @@ class Sessions:
             raise NotFound(f"there is no session {session_id[:20]}")
         if row.account_id != caller.account_id:
             must_hold(caller, ADMIN)
-        await self._rows.revoke(row.session_id, rfc3339(self._clock.now()))
+        await self._revoke(row)
         return _session(row)
 
-    async def _live(self, text: str) -> SessionRow | None:
-        row = await self._rows.find(digest(text)) if _is_session(text) else None
+    async def _revoke(self, row: SessionRow) -> None:
+        await self._rows.revoke(row.session_id, rfc3339(self._clock.now()))
+        await self._farewells.tell([EndedSession.of(row)])
+
+    async def _live(self, text: str) -> SessionRow | TokenRow | None:
+        """The session or the token of a text, if it lasts."""
+        if not is_token(text):
+            return None
+        sha256 = digest(text)
+        is_session = text.startswith(SESSION)
+        row: SessionRow | TokenRow | None = await (
+            self._rows.find(sha256) if is_session else self._store.tokens.find(sha256)
+        )
         if row is None or row.revoked_at is not None:
             return None
-        ends_at = min(row.expires_at, row.idle_until)
-        return row if ends_at > rfc3339(self._clock.now()) else None
-
-
-def _is_session(text: str) -> bool:
-    return text.startswith(SESSION) and is_token(text)
+        ends_at = end_of(row, sha256)
+        return row if ends_at is None or ends_at > rfc3339(self._clock.now()) else None
 
 
 def _user(row: SessionRow) -> User:

@@ -1,4 +1,4 @@
-"""Signing in: by a password that is kept here, or as somebody whom an issuer has told of."""
+"""Signing in: by a password that is kept here, or as somebody whom the gateway has checked."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import msgspec
 
 from noetl.api.identity import NewAccount
 from noetl.clock import rfc3339
+from noetl.edge.errors import BadCredentials, Forbidden, NotFound, RateLimited
+from noetl.edge.moments import from_now, seconds_until
+from noetl.ids import parse
+from noetl.server.access.permissions import SERVICES
 from noetl.server.access.tokens import digest
-from noetl.server.edge.errors import BadCredentials, Forbidden, RateLimited
-from noetl.server.edge.moments import from_now, seconds_until
 from noetl.server.identity.accounts import taken
 from noetl.server.identity.forms import is_subject, must_be_in, wrong
 from noetl.server.identity.roles import writing
@@ -61,13 +63,28 @@ class SignIn:
         `found` is told the name of the account, if there is one, before anything is checked.
         """
         must_be_in("/session_duration_hours", body.session_duration_hours, 1, MOST_HOURS)
-        if body.identity is not None:
+        _must_be_one_way(body)
+        if body.account_id is not None:
+            account = await self._vouched(parse(body.account_id))
+            found(account.subject)
+        elif body.identity is not None:
             account = await self._told(body, body.identity)
         else:
             account = await self._checked(body, found)
         told = {"ip": body.client_ip, "user_agent": body.client_user_agent}
         client = {name: text[:_SHOWN] for name, text in told.items() if text is not None}
         return await self._sessions.begin(account, body.session_duration_hours, client)
+
+    async def _vouched(self, account_id: str) -> AccountRow:
+        """The account of one who has shown a ticket; none of the platform's own processes."""
+        account = await self._store.accounts.get(account_id)
+        if account is None:
+            raise NotFound(f"there is no account {account_id}")
+        if not account.active:
+            raise Forbidden("the account is not active")
+        if not SERVICES.isdisjoint(account.roles):
+            raise Forbidden("the platform's own processes do not sign in", hint="they have tokens")
+        return account
 
     # ----------------------------------------------------------------------- passwords
 
@@ -77,12 +94,13 @@ class SignIn:
         An unknown name is answered as a wrong password is, and as late. The attempt is counted
         before it is checked, so that many at once are not more than many.
         """
-        if body.username is None or body.password is None:
+        name = body.username if body.username is not None else body.email
+        if name is None or body.password is None:
             raise wrong("", "name `username` and `password`, or `identity`")
-        if not 1 <= len(body.username) <= LONGEST:
+        if not 1 <= len(name) <= LONGEST:
             raise BadCredentials("the name or the password is wrong")
-        account = await self._named(body.tenant, body.username)
-        key = digest(f"{body.tenant}/{body.username.lower()}")  # some type a password there
+        account = await self._named(body.tenant, name)
+        key = digest(f"{body.tenant}/{name.lower()}")  # some type a password there
         if account is not None:
             key = account.account_id
             found(account.subject)
@@ -121,8 +139,6 @@ class SignIn:
 
     async def _told(self, body: Login, identity: Identity) -> AccountRow:
         """The account of an identity; made at its first use if that is wished."""
-        if body.username is not None or body.password is not None:
-            raise wrong("/identity", "an identity has no password here")
         for name in ("issuer", "subject"):
             if not 1 <= len(getattr(identity, name)) <= LONGEST_CLAIM:
                 raise wrong(f"/identity/{name}", f"`{name}` has 1..{LONGEST_CLAIM} characters")
@@ -170,3 +186,14 @@ class SignIn:
             if await self._store.accounts.add(row):
                 return row
         raise taken(full)
+
+
+def _must_be_one_way(body: Login) -> None:
+    """Refuse who wants in by two doors at once."""
+    has_name = any(one is not None for one in (body.username, body.email, body.password))
+    if body.username is not None and body.email is not None:
+        raise wrong("/email", "`email` is another word for `username`; name one of them")
+    if body.identity is not None and (has_name or body.account_id is not None):
+        raise wrong("/identity", "an identity has no password here")
+    if body.account_id is not None and has_name:
+        raise wrong("/account_id", "who has shown a ticket needs no password")

@@ -8,7 +8,7 @@ import msgspec
 
 from noetl.api.identity import Tenant, TenantLimits, TenantPage
 from noetl.clock import rfc3339
-from noetl.server.edge.errors import Conflict, Forbidden
+from noetl.edge.errors import Conflict, Forbidden
 from noetl.server.identity.accounts import account_of
 from noetl.server.identity.forms import must_be_in, must_be_name, must_be_tenant, wrong
 from noetl.server.identity.roles import PLATFORM
@@ -17,8 +17,8 @@ from noetl.store.identity import TenantRow
 if TYPE_CHECKING:
     from noetl.api.identity import NewTenant
     from noetl.clock import Clock
+    from noetl.edge.cursor import Cursors
     from noetl.server.access.caller import Caller
-    from noetl.server.edge.cursor import Cursors
     from noetl.server.identity.accounts import Accounts
     from noetl.store.base import Store
     from noetl.store.identity import AccountRow

@@ -6,21 +6,22 @@ from typing import TYPE_CHECKING, Final
 
 from noetl.api.identity import Token, TokenMade, TokenPage
 from noetl.clock import rfc3339
+from noetl.edge.errors import Forbidden, NotFound, QuotaExceeded
+from noetl.edge.moments import from_now, seconds_between
 from noetl.ids import parse
 from noetl.server.access.caller import must_hold
 from noetl.server.access.tokens import digest, new_token
-from noetl.server.edge.errors import Forbidden, NotFound, QuotaExceeded
-from noetl.server.edge.moments import from_now, seconds_between
 from noetl.server.identity.forms import must_be_in, must_be_name, must_be_pool, wrong
 from noetl.store.identity import TokenRow, narrowed
 
 if TYPE_CHECKING:
     from noetl.api.identity import NewToken
     from noetl.clock import Clock
+    from noetl.edge.cursor import Cursors
     from noetl.ids import Ids
     from noetl.server.access.caller import Caller
-    from noetl.server.edge.cursor import Cursors
     from noetl.server.identity.accounts import Accounts
+    from noetl.server.identity.farewells import Farewells
     from noetl.store.base import Store
     from noetl.store.identity import AccountRow
 
@@ -35,9 +36,17 @@ ADMIN: Final = "user:admin"
 class Tokens:
     """Makes, lists, renews and ends tokens: one's own, and with `user:admin` those of others."""
 
-    def __init__(
-        self, store: Store, clock: Clock, ids: Ids, *, cursors: Cursors, accounts: Accounts
+    def __init__(  # noqa: PLR0913 - what tokens are made with
+        self,
+        store: Store,
+        clock: Clock,
+        ids: Ids,
+        *,
+        cursors: Cursors,
+        accounts: Accounts,
+        farewells: Farewells,
     ) -> None:
+        self._farewells = farewells
         self._rows = store.tokens
         self._clock = clock
         self._ids = ids
@@ -101,6 +110,7 @@ class Tokens:
         """End a token; which one it was."""
         row = await self._row(caller, token_id)
         await self._rows.revoke(row.token_id, rfc3339(self._clock.now()))
+        await self._farewells.tell_of_token(row)
         return _token(row)
 
     async def rotate(self, caller: Caller, token_id: str) -> TokenMade:
@@ -115,6 +125,7 @@ class Tokens:
         times = {"created_at": now, "expires_at": from_now(self._clock, lasts_s)}
         if not await self._rows.renew(row.token_id, digest(text), **times):
             raise _unknown(token_id)
+        await self._farewells.tell_of_token(row)
         found = await self._rows.get(row.token_id)
         if found is None:
             raise _unknown(token_id)

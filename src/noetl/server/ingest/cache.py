@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from noetl.edge.errors import UnknownExecution
 from noetl.engine.fold import fold
 from noetl.engine.snapshot import load as load_snapshot
 from noetl.engine.state import State
-from noetl.server.edge.errors import UnknownExecution
 
 if TYPE_CHECKING:
     from noetl.engine.program import Program

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from noetl.api.commands import Command as Body
 from noetl.api.commands import CommandContext
 from noetl.clock import rfc3339
+from noetl.dsl.secret_inputs import callback_of
 from noetl.engine import events as ev
 from noetl.server.ingest.caution import is_last_chance, is_wary
 from noetl.server.ingest.pending import Pending, Waiting
@@ -280,8 +281,16 @@ class HandOut:
             is_claim=issued.is_claim,
             deadline=issued.deadline,
             trace=state.trace,
-            meta={"visit": issued.visit, "total": issued.total},
+            meta=_meta(state, issued),
         )
+
+
+def _meta(state: State, issued: ev.CommandIssued) -> dict[str, Any]:
+    """What else a worker is told: which of how many, and where the client of the run waits."""
+    told: dict[str, Any] = {"visit": issued.visit, "total": issued.total}
+    if url := callback_of(state.workload):
+        told["callback"] = url
+    return told
 
 
 def _given(ask: Ask) -> int:

@@ -12,10 +12,10 @@ from noetl.api.results import INLINE_BYTES
 from noetl.blobs.base import JSON, BlobGone, store_word
 from noetl.blobs.refs import id_of, key_of, ref_of, reference_of
 from noetl.dsl.views import Reference, Unreadable
+from noetl.edge.errors import BadJson, TooLargeToRead
 from noetl.engine import events as ev
 from noetl.engine.work import CHUNK
 from noetl.errors import NoetlError
-from noetl.server.edge.errors import BadJson, TooLargeToRead
 from noetl.server.metrics import ServerMetrics
 
 if TYPE_CHECKING:

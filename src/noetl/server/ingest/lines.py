@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, Literal
 
-from noetl.server.edge.errors import PoolSaturated
+from noetl.edge.errors import PoolSaturated
 
 if TYPE_CHECKING:
     from noetl.server.ingest.posts import Work

@@ -43,6 +43,8 @@ class Post:
     dedup: tuple[str, str, str] | None = None
     dedup_digest: str = ""
     """What was asked for under the key."""
+    replay: tuple[str, str, str] | None = None
+    """A second key; the run begins only if both are free."""
     spares_children: bool = False
     weight: int = 1
     """How many events it brings."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
+from noetl.dsl.draining import aliases_of, drain_of
 from noetl.dsl.parse import parse
 from noetl.dsl.playbook import Playbook
 from noetl.dsl.plugins import STORED
 from noetl.dsl.secret_inputs import secret_paths
+from noetl.dsl.subscription.document import Subscription
+from noetl.edge.errors import Unacceptable, UnknownPath
 from noetl.engine.program import prepare
-from noetl.server.edge.errors import Unacceptable, UnknownPath
 
 if TYPE_CHECKING:
     from noetl.dsl.parse import Parsed
@@ -49,8 +51,12 @@ class Programs:
         found = self._kept.get(entry.catalog_id)
         if found is None:
             parsed = _parsed(entry)
-            found = prepare(_playbook(entry, parsed))
-            found.secret = secret_paths(parsed)
+            if isinstance(parsed.model, Subscription):  # its ticks drain it, and nothing else runs
+                found = prepare(drain_of(parsed.model))
+                found.aliases = aliases_of(parsed.model.spec)
+            else:
+                found = prepare(_playbook(entry, parsed))
+                found.secret = secret_paths(parsed)
             found.max_attempts = self._max_attempts
             self._kept[entry.catalog_id] = found
             if len(self._kept) > self._most:

@@ -12,10 +12,10 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, Literal
 
 from noetl.clock import rfc3339
+from noetl.edge.errors import Draining, RaceLost, UnknownExecution
+from noetl.edge.moments import from_now
 from noetl.engine.events import EngineFailed, Error, PlaybookFailed
 from noetl.errors import NoetlError
-from noetl.server.edge.errors import Draining, RaceLost, UnknownExecution
-from noetl.server.edge.moments import from_now
 from noetl.server.ingest.cache import EVENT_BYTES, begun
 from noetl.server.ingest.handout import Batch
 from noetl.server.ingest.lines import Lines

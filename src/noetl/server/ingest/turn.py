@@ -84,6 +84,7 @@ class Turn:
     """A commit of these posts lost: perhaps one of their ids is stored already."""
     dedup: tuple[str, str, str] | None = None
     dedup_digest: str = ""
+    replay: tuple[str, str, str] | None = None
     decisions: int = 0
     cause: str | None = None
     spares_children: bool = False
@@ -125,6 +126,7 @@ class Turn:
         self.spares_children = self.spares_children or post.spares_children
         if post.dedup is not None:
             self.dedup, self.dedup_digest = post.dedup, post.dedup_digest
+        self.replay = post.replay or self.replay
 
     async def _take(self, stamped: Stamped) -> None:
         if stamped.event_id is not None:

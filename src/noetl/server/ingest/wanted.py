@@ -14,8 +14,8 @@ from noetl.dsl.playbook.inputs import input_schema
 from noetl.dsl.secret_inputs import without
 from noetl.dsl.template import TemplateFailure, render
 from noetl.dsl.workload import effective
+from noetl.edge.errors import Unacceptable
 from noetl.engine.scope import job_of
-from noetl.server.edge.errors import Unacceptable
 from noetl.telemetry.redact import Redactor
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class Wanted:
     """Put into the payload by the server itself; inputs that the playbook does not name."""
     secrets_of: str | None = None
     """Whose secret inputs stand for the masks of the payload, or of the workload."""
+    places: tuple[tuple[str, ...], ...] = ()
+    """Where secrets lie that the playbook does not name as such."""
     secrets: dict[str, Any] = field(default_factory=dict)
     """What was taken out of the workload, by the names of the places."""
     execution_id: str | None = None
@@ -67,6 +69,10 @@ class Wanted:
     trace: dict[str, Any] | None = None
     dedup: tuple[str, str, int] | None = None
     """Scope, key and window in seconds."""
+    replay: tuple[str, str, int] | None = None
+    """A second key of the same kind; a hit of either is a duplicate."""
+    is_free: bool = False
+    """None of its keys was held a moment ago: the commit finds out whether one is now."""
     is_exact: bool = False
     """Another wish under the same key is refused, not answered with the first one's run."""
     digest: str = ""
@@ -88,13 +94,20 @@ class Wanted:
     """The run waits for this moment."""
     entry: CatalogEntry | None = None
     """The document, when it was looked up before."""
+    subscription: dict[str, Any] | None = None
+    """The message that the run is for: `id` and `path` of the subscription, `message_id` ..."""
+    told: tuple[tuple[str, dict[str, Any]], ...] = ()
+    """What is to be told of the message in the log of the run: names of events, and facts."""
+    is_drain: bool = False
+    """It is the run of a tick: the document of a subscription runs for nobody else."""
     sender: Sender | None = None
     """Who appends the start, when it is not the ingest itself."""
 
     @property
     def gives_way(self) -> bool:
         """Whether somebody asks for a run anew, who may be told to come back later."""
-        return self.is_metered and self.parent_execution_id is None
+        is_anew = self.parent_execution_id is None or self.subscription is not None
+        return self.is_metered and is_anew
 
 
 class Sender(Protocol):
@@ -125,8 +138,8 @@ def check(wanted: Wanted) -> None:
         raise Unacceptable(f"`{wanted.pool}` is not a pool", code="pool_invalid")
     if not 0 <= wanted.priority <= MOST_PRIORITY:
         raise Unacceptable(f"priority {wanted.priority} is not in 0..{MOST_PRIORITY}")
-    if wanted.dedup is not None:
-        _, key, window_s = wanted.dedup
+    for dedup in filter(None, (wanted.dedup, wanted.replay)):
+        _, key, window_s = dedup
         if not 1 <= len(key) <= MOST_KEY or not 1 <= window_s <= MOST_WINDOW_S:
             raise Unacceptable(
                 "`dedup` is out of bounds",
@@ -144,6 +157,19 @@ def dedup_of(wanted: Wanted) -> tuple[str, str, int] | None:
     if wanted.dedup is None and wanted.execution_id is not None:
         return ("id", wanted.execution_id, MOST_WINDOW_S)
     return wanted.dedup
+
+
+def keys_of(wanted: Wanted) -> list[tuple[str, str, int]]:
+    """Every key of a wish, in one order for all who hold some of them."""
+    return sorted(key for key in (dedup_of(wanted), wanted.replay) if key is not None)
+
+
+def must_be_runnable(entry: CatalogEntry, *, is_drain: bool = False) -> None:
+    """Refuse the document of a subscription: only its ticks run it."""
+    if entry.kind == "subscription" and not is_drain:
+        raise Unacceptable(
+            f"{entry.path} is of kind Subscription and cannot be run", code="not_executable"
+        )
 
 
 def digest_of_wish(wanted: Wanted) -> str:
@@ -172,19 +198,24 @@ def workload_of(
 
     Secret values are checked, and then taken out of it: no template of the server sees them.
     """
+    secret = (*program.secret, *(place for place in wanted.places if place not in program.secret))
     if wanted.workload is not None:
-        workload, wanted.secrets = without(wanted.workload, program.secret)
+        whole = {**wanted.workload, **wanted.added}
+        workload, wanted.secrets = without(whole, secret)
         return workload, ()
     playbook, payload, taken = program.playbook, wanted.payload, dict[str, Any]()
-    if program.secret:
-        payload, taken = without(payload, program.secret)
+    added = wanted.added
+    if secret:
+        payload, taken = without(payload, secret)
+        added, of_added = without(added, secret)
+        taken |= of_added
     _check_inputs(wanted, playbook, taken)
     try:
-        workload, warnings = effective(playbook, {**payload, **wanted.added}, about)
+        workload, warnings = effective(playbook, {**payload, **added}, about)
     except TemplateFailure as fault:
         raise Unacceptable(f"`workload`: {fault.message}", code="invalid_input") from None
-    if program.secret:
-        workload, defaults = without(workload, program.secret)
+    if secret:
+        workload, defaults = without(workload, secret)
         wanted.secrets = {**defaults, **taken}
     return workload, warnings
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from noetl.edge.moments import seconds_between
 from noetl.engine.snapshot import dump
-from noetl.server.edge.moments import seconds_between
 from noetl.server.signals import EVENTS
 from noetl.store.base import Outgoing
 from noetl.store.views import Past, change
@@ -134,13 +134,14 @@ class Writer:
         outgoing = made.outgoing
         if self._publishes:
             outgoing = (*outgoing, self._publication(made))
-        elif snapshot is None and turn.dedup is None:
+        elif snapshot is None and turn.dedup is None and turn.replay is None:
             return made
         return msgspec.structs.replace(
             made,
             snapshot=snapshot,
             dedup=turn.dedup,
             dedup_digest=turn.dedup_digest,
+            replay=turn.replay,
             outgoing=outgoing,
         )
 

@@ -26,9 +26,10 @@ from noetl.dsl.difference import difference
 from noetl.dsl.form import ui_schema
 from noetl.dsl.kinds import word_of
 from noetl.dsl.lint import lint
+from noetl.edge.errors import Forbidden, Unacceptable, UnknownPath
 from noetl.ids import parse as parse_id
 from noetl.server.access.entry import must
-from noetl.server.edge.errors import Forbidden, Unacceptable, UnknownPath
+from noetl.server.access.grants import WORDS
 from noetl.server.ingest.wanted import version_of
 from noetl.server.library.plans import plan_of
 from noetl.server.library.suites import namers
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
     from noetl.clock import Clock
     from noetl.dsl.difference import ValueChange as Value
     from noetl.dsl.plugins import Plugins
+    from noetl.edge.cursor import Cursors
     from noetl.server.access.entry import Caller
-    from noetl.server.edge.cursor import Cursors
     from noetl.server.library.suites import Suites
     from noetl.server.metrics import ServerMetrics
     from noetl.store.base import Store
@@ -120,6 +121,7 @@ class Documents:
             "include_archived": query.include_archived,
         }
         bound = {"of": "catalog", "tenant": caller.tenant_id, **filters}
+        needed = (READ,) if query.may is None else (READ, *WORDS[query.may])
         after = None
         if query.cursor is not None:
             path, version = self._cursors.decode(query.cursor, bound)
@@ -136,7 +138,7 @@ class Documents:
             entries=tuple(
                 item_of(row, with_content=query.content)
                 for row in page
-                if caller.may(READ, row.path)
+                if all(caller.may(one, row.path) for one in needed)
             ),
             next_cursor=None if position is None else self._cursors.encode(bound, position),
         )

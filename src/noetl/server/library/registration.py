@@ -11,11 +11,13 @@ from noetl.dsl.documents.credential import Credential
 from noetl.dsl.documents.testcase import PlaybookTest
 from noetl.dsl.kinds import AGENT, word_of
 from noetl.dsl.playbook import Playbook
+from noetl.dsl.subscription.document import Subscription
+from noetl.edge.errors import Unacceptable, UnknownPath
 from noetl.server.access.caller import SYSTEM_POOL
 from noetl.server.access.entry import LOCAL, must
-from noetl.server.edge.errors import Unacceptable, UnknownPath
 from noetl.server.ingest.wanted import version_of
 from noetl.server.library.texts import content_of, count, must_be_path, parsed_of
+from noetl.server.subscriptions.documents import warnings_of
 from noetl.server.wallet.documents import taken
 from noetl.store.base import CatalogEntry
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from noetl.server.library.trials import Trials
     from noetl.server.metrics import ServerMetrics
     from noetl.server.operations.schedules import Timetables
+    from noetl.server.subscriptions.desk import SubscriptionDesk
     from noetl.server.wallet.credentials import Credentials
     from noetl.store.base import Store
 
@@ -53,7 +56,9 @@ class Registration:
         ids: Ids,
         credentials: Credentials,
         plugins: Callable[[], Awaitable[Plugins]],
+        subscriptions: SubscriptionDesk,
     ) -> None:
+        self._subscriptions = subscriptions
         self._metrics = metrics
         self._plugins = plugins
         self._catalog = store.catalog
@@ -73,12 +78,16 @@ class Registration:
         if model is None:
             raise Unacceptable(
                 "the document is not valid",
-                code="invalid_playbook",
+                code=_code_of(parsed),
                 errors=tuple(dict(item.as_json()) for item in parsed.errors),
             )
         path = must_be_path(model.metadata.path or model.metadata.name)
         must(caller, WRITE, path)
         _must_be_free(model, caller)
+        warnings: tuple[dict[str, Any], ...] = ()
+        if isinstance(model, Subscription):
+            await self._subscriptions.must_be_free(caller.tenant_id, path, model.spec)
+            warnings = tuple(await warnings_of(self._catalog, caller.tenant_id, model.spec))
         if isinstance(model, Credential):
             content = await taken(self._credentials, model, parsed, caller)
         made = CatalogEntry(
@@ -101,6 +110,8 @@ class Registration:
         is_meant = changed and body.activate
         # Also when it was known: its schedules may not be.
         await self._keep_time(caller, path, model if is_meant else None)
+        if isinstance(model, Subscription) and is_meant:
+            await self._subscriptions.adopt(kept, caller)
         return Registered(
             path=kept.path,
             version=kept.version,
@@ -110,7 +121,7 @@ class Registration:
             changed=changed,
             message=f"{kept.path} version {kept.version} is "
             + ("registered" if changed else "unchanged"),
-            warnings=made.meta.get("warnings", ()),
+            warnings=(*made.meta.get("warnings", ()), *warnings),
         )
 
     async def _is_new(self, made: CatalogEntry) -> bool:
@@ -180,8 +191,16 @@ class Registration:
         if meant is None:
             entry = await self._catalog.resolve(caller.tenant_id, path)
             meant = None if entry is None else (await parsed_of(entry.content)).model
+            if entry is not None and isinstance(meant, Subscription):
+                await self._subscriptions.adopt(entry, caller)
         triggers = meant.triggers if isinstance(meant, Playbook) else ()
         await self._timetables.replace(caller.tenant_id, path, triggers, caller.account)
+
+
+def _code_of(parsed: Parsed) -> str:
+    """The code of a refused document: of a Subscription, that of its first fault."""
+    found = parsed.errors[0].code if parsed.kind == "Subscription" else ""
+    return "invalid_playbook" if not found or found.startswith("DSL") else found
 
 
 def _must_be_free(model: object, caller: Caller) -> None:

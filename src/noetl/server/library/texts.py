@@ -11,7 +11,7 @@ from noetl.dsl.codes import CODES
 from noetl.dsl.metadata import is_path
 from noetl.dsl.parse import parse
 from noetl.dsl.plugins import STORED
-from noetl.server.edge.errors import TooLarge, Unacceptable
+from noetl.edge.errors import TooLarge, Unacceptable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

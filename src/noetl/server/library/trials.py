@@ -8,8 +8,8 @@ from noetl.api.catalog import CasesRun
 from noetl.dsl.playbook import Playbook
 from noetl.dsl.tasks import PlaybookCall, Playbooks
 from noetl.dsl.template import is_template
+from noetl.edge.errors import Conflict, Unacceptable, UnknownPath
 from noetl.server.access.entry import must
-from noetl.server.edge.errors import Conflict, Unacceptable, UnknownPath
 from noetl.server.ingest.wanted import version_of
 from noetl.server.library.suites import TEST, suite_of
 from noetl.server.library.texts import parsed_of

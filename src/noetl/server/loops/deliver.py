@@ -12,12 +12,12 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from noetl.api.executions import Control
+from noetl.edge.errors import Forbidden, UnknownExecution
+from noetl.edge.moments import from_now
 from noetl.engine import events as ev
 from noetl.errors import NoetlError
 from noetl.server.access.caller import SYSTEM_POOL
 from noetl.server.access.grants import space_of
-from noetl.server.edge.errors import Forbidden, UnknownExecution
-from noetl.server.edge.moments import from_now
 from noetl.server.ingest.posts import Post, Stamped
 from noetl.server.ingest.wanted import Wanted
 from noetl.server.signals import sleep_until
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 EVERY_S: Final = 10.0
 FLUSH_S: Final = 1.0
+IDLE_S: Final = 30.0
 AGAIN_S: Final = 1.0
 _PAGE: Final = 1_000
 _MOST_PAGE: Final = 64_000
@@ -49,7 +50,7 @@ async def run(plane: Plane) -> None:
     again_at = 0.0
     while True:
         later += await deliver(plane)
-        if not await sleep_until(signals.outbox, FLUSH_S):
+        if not await sleep_until(signals.outbox, FLUSH_S if later or signals.has_done else IDLE_S):
             await flush(plane)
         if later and clock.monotonic() >= again_at:
             signals.undelivered.extend(later)
@@ -216,9 +217,9 @@ async def _wanted(plane: Plane, parent: State, asked: dict[str, Any]) -> Wanted:
 
 async def _with_secrets(plane: Plane, parent: State, wanted: Wanted, asked: dict[str, Any]) -> None:
     """Hand on the secret inputs of the parent that its step names."""
-    if parent.program.secret and wanted.entry is not None:
+    if wanted.entry is not None:
         child = plane.programs.of(wanted.entry)
-        await plane.runs.inputs.handed_on(wanted, child, parent.program, asked)
+        await plane.runs.inputs.handed_on(wanted, child, parent, asked)
 
 
 async def _must_be_open(plane: Plane, row: ExecutionRow, wanted: Wanted) -> None:

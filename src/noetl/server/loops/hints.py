@@ -9,7 +9,7 @@ import msgspec
 
 from noetl.bus import subjects
 from noetl.bus.base import BusGone, Letter
-from noetl.server.edge.moments import from_now
+from noetl.edge.moments import from_now
 from noetl.server.signals import Hint
 
 if TYPE_CHECKING:

@@ -27,12 +27,17 @@ async def kept_up(loop: Loop, plane: Plane) -> None:
             await asyncio.sleep(RETRY_S)
 
 
+ALONE_S: Final = 30.0
+"""How often a server looks that is alone: nobody else leaves anything for it."""
+
+
 def every(seconds: float, look: Callable[[Plane], Awaitable[object]]) -> Loop:
     """A loop that looks now, and then again and again."""
 
     async def run(plane: Plane) -> None:
+        rest_s = max(seconds, ALONE_S) if plane.parts.is_alone else seconds
         while True:
             await look(plane)
-            await asyncio.sleep(seconds)
+            await asyncio.sleep(rest_s)
 
     return run

@@ -21,6 +21,7 @@ from noetl.server.loops import (
     schedules,
     secrets,
     stalls,
+    subscriptions,
     timers,
     upkeep,
 )
@@ -41,6 +42,7 @@ async def _repeat(plane: Plane) -> None:
 _LED: Final[dict[str, Loop]] = {
     "timers": timers.run,
     "schedules": schedules.run,
+    "subscriptions": subscriptions.run,
     "stalls": stalls.run,
     "repeated hints": every(REPEAT_S, _repeat),
     "left deliveries": every(deliver.EVERY_S, deliver.sweep),
@@ -57,6 +59,7 @@ async def run(plane: Plane) -> None:
     outage_at = plane.parts.clock.monotonic()
     if plane.parts.is_alone:  # what a process before this one has left is nobody else's
         await deliver.sweep(plane, 0.0)
+        outage_at -= plane.parts.lease_s  # and its workers are gone with it
     while True:
         async with plane.parts.store.roles.lead(ROLE) as lost:
             await _lead(plane, lost, outage_at)

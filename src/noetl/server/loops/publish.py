@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from noetl.bus.base import BusGone, TooLarge
-from noetl.server.edge.moments import from_now
+from noetl.edge.moments import from_now
 from noetl.server.operations.letters import is_told, letter_of
 from noetl.server.signals import EVENTS
 from noetl.telemetry.failpoint import armed, failpoint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from noetl.server.edge.moments import from_now
+from noetl.edge.moments import from_now
 
 if TYPE_CHECKING:
     from noetl.server.plane import Plane

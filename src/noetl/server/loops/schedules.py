@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from noetl.clock import rfc3339
+from noetl.edge.moments import seconds_until
 from noetl.errors import NoetlError
-from noetl.server.edge.moments import seconds_until
-from noetl.server.operations import ticks
+from noetl.server import ticks
 from noetl.server.operations.firing import SCOPE, still_running, supersede, wanted_of
 from noetl.server.signals import sleep_until
 

@@ -6,10 +6,10 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from noetl.edge.moments import from_now
 from noetl.engine import events as ev
 from noetl.engine.why import is_stalled
 from noetl.errors import NoetlError
-from noetl.server.edge.moments import from_now
 from noetl.server.ingest.posts import Post, Stamped
 from noetl.store.base import Listing
 

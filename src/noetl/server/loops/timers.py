@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from noetl.clock import rfc3339
+from noetl.edge.moments import seconds_until
 from noetl.engine import events as ev
-from noetl.server.edge.moments import seconds_until
 from noetl.server.ingest.posts import Post, Stamped
 from noetl.server.runs.admission import START_TIMER
 from noetl.server.signals import sleep_until

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from noetl.api.internal import Advanced, NotAdvanced
+from noetl.edge.errors import RaceLost, Unacceptable, UnknownExecution, UnknownPath
 from noetl.engine.fold import fold
 from noetl.engine.state import State
 from noetl.errors import NoetlError
 from noetl.ids import parse
-from noetl.server.edge.errors import RaceLost, Unacceptable, UnknownExecution, UnknownPath
 from noetl.server.operations.foreign import program_of, steps_of
 from noetl.store.upkeep import IMPORTED
 from noetl.store.views import Past, change

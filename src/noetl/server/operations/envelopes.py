@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from noetl.clock import rfc3339
+from noetl.edge.errors import Unacceptable
+from noetl.edge.moments import moment_of
 from noetl.engine.rows import TYPES, from_row
 from noetl.engine.upcast import type_of
 from noetl.ids import parse
-from noetl.server.edge.errors import Unacceptable
-from noetl.server.edge.moments import moment_of
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -13,10 +13,10 @@ import msgspec
 
 from noetl.dsl.parse import parse
 from noetl.dsl.playbook import Playbook
+from noetl.edge.errors import Conflict, Unacceptable, UnknownPath
 from noetl.engine.fold import fold
 from noetl.engine.program import prepare
 from noetl.engine.state import State
-from noetl.server.edge.errors import Conflict, Unacceptable, UnknownPath
 from noetl.server.ingest.cache import Cache, Entry
 from noetl.store.upkeep import IMPORTED
 

@@ -9,11 +9,11 @@ import msgspec
 
 from noetl.api.events import Report, Reports
 from noetl.api.internal import Projected, Rejected
+from noetl.edge.errors import RaceLost, Unacceptable
 from noetl.engine.events import TERMINAL
 from noetl.engine.fold import fold
 from noetl.engine.state import State
 from noetl.errors import NoetlError
-from noetl.server.edge.errors import RaceLost, Unacceptable
 from noetl.server.operations.envelopes import Envelope
 from noetl.server.operations.foreign import folded, program_of, steps_of
 from noetl.store.base import Change, ExecutionRow

@@ -8,10 +8,10 @@ import msgspec
 
 from noetl.api.internal import OutboxClaimed, OutboxMarked, OutboxPending, OutboxRow
 from noetl.clock import rfc3339
+from noetl.edge.errors import Unacceptable
+from noetl.edge.moments import from_now
 from noetl.errors import NoetlError
 from noetl.ids import parse
-from noetl.server.edge.errors import Unacceptable
-from noetl.server.edge.moments import from_now
 from noetl.server.operations.letters import is_told, letter_of
 from noetl.store.waits import MOST_ERROR
 

@@ -16,23 +16,23 @@ from noetl.api.schedules import (
     SchedulePage,
 )
 from noetl.clock import rfc3339
+from noetl.edge.errors import Conflict, NotFound, Unacceptable
+from noetl.edge.moments import moment_of
 from noetl.errors import NoetlError
 from noetl.ids import parse
 from noetl.server.access.caller import free_pool, must
-from noetl.server.edge.errors import Conflict, NotFound, Unacceptable
-from noetl.server.edge.moments import moment_of
 from noetl.server.ingest.wanted import pool_of
 from noetl.server.operations.firing import SCOPE, still_running, supersede, wanted_of
 from noetl.server.operations.schedules import MOST_SCHEDULES
-from noetl.server.operations.ticks import fires_at, next_run_at, ticks
-from noetl.server.operations.ticks import moment_of as parsed
 from noetl.server.operations.timetable import row_of
+from noetl.server.ticks import fires_at, next_run_at, ticks
+from noetl.server.ticks import moment_of as parsed
 from noetl.store.views import carried_over
 
 if TYPE_CHECKING:
     from noetl.api.schedules import Backfill, ScheduleBody
+    from noetl.edge.cursor import Cursors
     from noetl.server.access.caller import Caller
-    from noetl.server.edge.cursor import Cursors
     from noetl.server.ingest.programs import Programs
     from noetl.server.ingest.wanted import Wanted
     from noetl.server.metrics import ServerMetrics

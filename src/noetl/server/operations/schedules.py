@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from noetl.server.operations.ticks import next_run_at
+from noetl.server.ticks import next_run_at
 from noetl.store.base import ScheduleListing, ScheduleRow
 from noetl.store.errors import TooMany
 

@@ -14,8 +14,8 @@ from noetl.api.health import (
     ShardsHealth,
 )
 from noetl.clock import rfc3339
+from noetl.edge.moments import from_now, seconds_until
 from noetl.errors import NoetlError
-from noetl.server.edge.moments import from_now, seconds_until
 from noetl.server.fleet.workers import WORKER
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from noetl.dsl.cron import cron_fault, timezone_fault
-from noetl.server.edge.errors import Unacceptable
-from noetl.server.edge.moments import moment_of
+from noetl.edge.errors import Unacceptable
+from noetl.edge.moments import moment_of
 from noetl.server.ingest.wanted import Wanted, check, version_of
-from noetl.server.operations.ticks import MOST_CATCHUP, next_run_at
+from noetl.server.ticks import MOST_CATCHUP, next_run_at
 from noetl.store.base import ScheduleRow
 
 if TYPE_CHECKING:

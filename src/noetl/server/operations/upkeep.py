@@ -7,8 +7,8 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from noetl.api.internal import KeptPartition, Purged
-from noetl.server.edge.errors import Unacceptable
-from noetl.server.edge.moments import from_now
+from noetl.edge.errors import Unacceptable
+from noetl.edge.moments import from_now
 from noetl.store.errors import DatabaseBusy
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ KEPT_S: Final[dict[Table, float]] = {
     "callback": 0.0,
     "request": 0.0,
     "delivery": 7 * DAY_S,
+    "outcome": 7 * DAY_S,
 }
 """How long rows are kept after they have served: by table."""
 _EVENT: Final = "event"

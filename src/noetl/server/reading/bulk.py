@@ -9,9 +9,9 @@ import msgspec
 
 from noetl.api.executions import Control, Rerun
 from noetl.api.reading import Bulked, BulkResult
+from noetl.edge.errors import Unacceptable
 from noetl.errors import NoetlError
 from noetl.server.access.caller import must
-from noetl.server.edge.errors import Unacceptable
 from noetl.store.base import Listing
 
 if TYPE_CHECKING:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from noetl.api.reading import Reason
+from noetl.clock import rfc3339
 from noetl.store.ranked import age
 
 if TYPE_CHECKING:
@@ -59,13 +61,13 @@ class Causes:
         found += [
             Reason(
                 code="circuit_open",
-                since=circuit.state.get("opened_at"),
+                since=_since(circuit.state),
                 step=None,
                 detail=f"the circuit `{circuit.path}` is open",
                 hint=f"noetl subscription get {circuit.path.rpartition('.')[0] or circuit.path}",
             )
             for circuit in self._facts.circuits
-            if circuit.state.get("state") == "open"
+            if "open" in {circuit.state.get("phase"), circuit.state.get("state")}
         ]
         return found
 
@@ -268,3 +270,12 @@ _RULES: Final[dict[str, Callable[[Causes, dict[str, Any]], Reason]]] = {
     "concurrency_queue": Causes._queued,  # noqa: SLF001 - as above
     "timer": Causes._timer,  # noqa: SLF001 - as above
 }
+
+
+def _since(state: dict[str, Any]) -> str | None:
+    """Since when a breaker is open, in either way of telling it."""
+    told: str | None = state.get("since") or state.get("opened_at")
+    at_ms = state.get("opened_at_ms")
+    if told is None and isinstance(at_ms, (int, float)):
+        return rfc3339(datetime.fromtimestamp(at_ms / 1000, UTC))
+    return told

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from noetl.api.executions import Execution
-from noetl.server.edge.errors import NotFound, UnknownExecution
+from noetl.edge.errors import NotFound, UnknownExecution
 from noetl.server.reading.listing import counts, duration_ms, split_result
 from noetl.server.signals import sleep_until
 

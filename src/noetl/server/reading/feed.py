@@ -32,10 +32,11 @@ if TYPE_CHECKING:
     from noetl.server.reading.stream import Streams
     from noetl.server.reading.told import Follower
     from noetl.server.signals import Signals
+    from noetl.server.subscriptions.desk import SubscriptionDesk
     from noetl.server.vitals import Vitals
     from noetl.store.base import Change, ExecutionRow
 
-TOPICS: Final = ("executions", "pools", "catalog", "system")
+TOPICS: Final = ("executions", "subscriptions", "pools", "catalog", "system")
 PACE_S: Final = 0.05
 """How long rows wait for company before they are offered."""
 LOOK_S: Final = 2.0
@@ -61,8 +62,16 @@ class Feed:
     """Everybody who follows lists on this server."""
 
     def __init__(
-        self, parts: ServerParts, streams: Streams, signals: Signals, workers: Workers
+        self,
+        parts: ServerParts,
+        streams: Streams,
+        signals: Signals,
+        workers: Workers,
+        subscriptions: SubscriptionDesk,
     ) -> None:
+        self._subscriptions = subscriptions
+        self._news = asyncio.Event()
+        """A subscription was written to here."""
         self.clock = parts.clock
         self.ids = parts.ids
         self.vitals: Vitals | None = None
@@ -88,6 +97,7 @@ class Feed:
         self._streams.admit(listener)
         self._listeners[listener] = None
         self._signals.hearer = self._committed
+        self._signals.listeners.add(self._news)
         self._unwanted.clear()
         self._wanted.set()
 
@@ -96,6 +106,7 @@ class Feed:
         self._listeners.pop(listener, None)
         if not self._listeners:
             self._signals.hearer = None
+            self._signals.listeners.discard(self._news)
             self._fresh.clear()
             self._named.clear()
             self._heard.clear()
@@ -228,7 +239,8 @@ class Feed:
             except NoetlError as fault:
                 if not fault.retryable:
                     raise
-            await asyncio.sleep(OTHERS_S)
+            await sleep_until(self._news, OTHERS_S)
+            await asyncio.sleep(PACE_S)
 
     async def _told_others(self) -> None:
         wanted = {topic for listener in self._listeners for topic in listener.topics}
@@ -236,6 +248,11 @@ class Feed:
         if "pools" in wanted:
             pools = (await self._workers.pools()).pools
             found += [Told("pools", pool.pool, pool) for pool in pools]
+        if "subscriptions" in wanted:
+            found += [
+                Told("subscriptions", row.subscription_id, shown, None, row.tenant_id, row.path)
+                for row, shown in await self._subscriptions.showing.every()
+            ]
         if "system" in wanted:
             found.append(Told("system", "server", await self._health()))
         for listener in list(self._listeners):

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from noetl.api.executions import Events
+from noetl.edge.errors import NotFound, Unacceptable, UnknownExecution
 from noetl.engine.rows import to_row
-from noetl.server.edge.errors import NotFound, Unacceptable, UnknownExecution
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
+    from noetl.edge.cursor import Cursors
     from noetl.engine.events import Recorded
-    from noetl.server.edge.cursor import Cursors
     from noetl.server.ingest.large import Large
     from noetl.store.base import Store
 
@@ -63,8 +63,9 @@ class History:
         self._cursors = cursors
 
     async def page(self, execution_id: str, query: Query) -> Events:
-        """A page of the log of a run."""
-        row = await self._store.executions.get(execution_id)
+        """A page of the log of a run, or of a subscription."""
+        run = await self._store.executions.get(execution_id)
+        row = run or await self._store.subscriptions.get(execution_id)
         if row is None:
             raise UnknownExecution(f"there is no execution {execution_id}")
         low, high = await self._bounds(execution_id, query, row.last_seq)

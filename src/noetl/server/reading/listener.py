@@ -36,7 +36,7 @@ MOST_WAITING: Final = 2_000
 MOST_KNOWN: Final = 20_000
 RESUMED: Final = timedelta(minutes=5)
 """Who was away for longer reads its lists again."""
-_PERMISSIONS: Final = {"catalog": "catalog:read"}
+_PERMISSIONS: Final = {"catalog": "catalog:read", "subscriptions": "subscription:read"}
 
 Name = tuple[str, str]
 

@@ -9,10 +9,10 @@ import msgspec
 
 from noetl.api.events import LogPage
 from noetl.api.executions import CancellationCheck, ExecutionItem, ExecutionPage, Status
-from noetl.server.edge.errors import UnknownExecution
+from noetl.edge.errors import UnknownExecution
 
 if TYPE_CHECKING:
-    from noetl.server.edge.cursor import Cursors
+    from noetl.edge.cursor import Cursors
     from noetl.store.base import ExecutionRow, Line, Listing, Store
 
 MOST_SCANNED: Final = 10_000

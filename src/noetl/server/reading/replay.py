@@ -13,10 +13,10 @@ import msgspec
 
 from noetl.api.reading import Replayed
 from noetl.dsl.views import Reference
+from noetl.edge.errors import BadQuery
 from noetl.engine.fork import BadPosition
 from noetl.engine.status import current_steps, progress_of, status_of
 from noetl.errors import NoetlError
-from noetl.server.edge.errors import BadQuery
 
 if TYPE_CHECKING:
     from noetl.engine.state import Command, LoopState, State, StepState

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
+from noetl.edge.errors import Draining, RateLimited
 from noetl.engine.events import TERMINAL
 from noetl.errors import NoetlError
-from noetl.server.edge.errors import Draining, RateLimited
 from noetl.server.reading.history import PAGE, told
 from noetl.server.signals import sleep_until
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from noetl.edge.errors import Unacceptable
+from noetl.edge.moments import moment_of
 from noetl.errors import NoetlError
 from noetl.ids import parse
-from noetl.server.edge.errors import Unacceptable
-from noetl.server.edge.moments import moment_of
 from noetl.server.reading.stream import PING, PING_S, POLL_S, RETRY, last
 from noetl.server.signals import sleep_until
 

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from noetl.api.reading import Gap, Lane, Timeline
+from noetl.edge.moments import seconds_between
 from noetl.engine import events as ev
-from noetl.server.edge.moments import seconds_between
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from noetl.edge.cursor import Cursors
     from noetl.engine.events import Recorded
     from noetl.engine.state import State
-    from noetl.server.edge.cursor import Cursors
     from noetl.server.reading.detail import Details
     from noetl.store.base import Store
 

@@ -17,6 +17,7 @@ from noetl.engine.why import is_stalled, loops, why
 from noetl.server.reading.causes import Causes, Facts
 from noetl.server.runs.positions import end_of
 from noetl.store.base import Listing
+from noetl.store.reading import Circuit
 
 if TYPE_CHECKING:
     from noetl.clock import Clock
@@ -116,7 +117,18 @@ class Reasons:
                 facts.ahead[item["command_id"]] = await ahead
         for path in dict.fromkeys((row.path, str(row.labels.get("subscription", row.path)))):
             facts.circuits += await self._store.reading.circuits(row.tenant_id, path)
+        known = {circuit.path for circuit in facts.circuits}
+        facts.circuits += [one for one in await self._told(row) if one.path not in known]
         return facts
+
+    async def _told(self, row: ExecutionRow) -> list[Circuit]:
+        """The breakers of the subscription of a run, as its newest events tell of them."""
+        path = row.labels.get("subscription")
+        if not isinstance(path, str):
+            return []
+        found = await self._store.subscriptions.find(row.tenant_id, path)
+        circuits = {} if found is None else found.summary.get("circuit", {})
+        return [Circuit(path=f"{path}.{name}", state=state) for name, state in circuits.items()]
 
     async def _command(
         self, row: ExecutionRow, item: dict[str, Any]

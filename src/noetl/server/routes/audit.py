@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from noetl.api.audit import AuditPage, AuditVerified
+from noetl.edge.declared import CURSOR, LIMIT, Declared, Parameter
+from noetl.edge.reading import json, moment, number
 from noetl.server.access.entry import caller_of
-from noetl.server.routes.declared import CURSOR, LIMIT, Declared, Parameter
-from noetl.server.routes.exchange import json, moment, number, route
+from noetl.server.routes.exchange import route
 from noetl.store.audit import AuditListing
 
 if TYPE_CHECKING:

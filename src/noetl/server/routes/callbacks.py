@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noetl.api.callbacks import CallbackTaken
+from noetl.edge.declared import Declared
+from noetl.edge.reading import JSON, body_of, json
 from noetl.server.fleet.callbacks import MOST_BYTES
-from noetl.server.routes.declared import Declared
-from noetl.server.routes.exchange import JSON, body_of, json, route
+from noetl.server.routes.exchange import route
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -24,12 +24,13 @@ from noetl.api.catalog import (
     Validate,
     VersionPage,
 )
+from noetl.edge.declared import CURSOR, LIMIT, UNCHANGED, Declared, Parameter
+from noetl.edge.errors import Unacceptable
+from noetl.edge.reading import boolean, json, number, read
 from noetl.server.access.entry import caller_of
 from noetl.server.auditing.audit import audited
-from noetl.server.edge.errors import Unacceptable
-from noetl.server.routes.declared import CURSOR, LIMIT, UNCHANGED, Declared, Parameter
 from noetl.server.routes.etags import tagged
-from noetl.server.routes.exchange import boolean, json, number, read, route
+from noetl.server.routes.exchange import route
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -54,6 +55,7 @@ _LIST: Final = (
     Parameter("include_archived", "Archived ones, too.", "flag"),
     Parameter("versions", "What each path means, or every version.", words=("latest", "all")),
     Parameter("content", "With the text of each.", "flag"),
+    Parameter("may", "Only what the caller may do this with.", words=("view", "execute", "modify")),
     LIMIT,
     CURSOR,
 )
@@ -171,10 +173,17 @@ async def _list(plane: Plane, request: Request) -> Response:
         include_archived=boolean(request, "include_archived"),
         versions=cast("Any", versions),
         content=boolean(request, "content"),
+        may=cast("Any", _may(asked.get("may"))),
         limit=number(request, "limit", 50, MOST_LISTED, 1),
         cursor=asked.get("cursor"),
     )
     return tagged(request, await plane.documents.listed(query, caller_of(request)))
+
+
+def _may(word: str | None) -> str | None:
+    if word not in {None, "view", "execute", "modify"}:
+        raise Unacceptable("`may` is none of `view`, `execute`, `modify`")
+    return word
 
 
 async def _list_posted(plane: Plane, request: Request) -> Response:

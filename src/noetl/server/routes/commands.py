@@ -20,11 +20,12 @@ from noetl.api.commands import (
     Release,
     Released,
 )
+from noetl.edge.declared import Declared
+from noetl.edge.errors import UnknownCommand
+from noetl.edge.reading import json, read
 from noetl.server.access.entry import caller_of, must_serve
-from noetl.server.edge.errors import UnknownCommand
-from noetl.server.edge.plain import id_of_command
-from noetl.server.routes.declared import Declared
-from noetl.server.routes.exchange import json, read, route
+from noetl.server.fleet.plain import id_of_command
+from noetl.server.routes.exchange import route
 
 if TYPE_CHECKING:
     from starlette.requests import Request

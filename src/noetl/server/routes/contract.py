@@ -8,20 +8,19 @@ from noetl import __version__
 from noetl.api.events import MOST_EVENTS, MOST_LINES
 from noetl.api.health import Contract
 from noetl.api.operations import CONTRACT_VERSION, OPERATIONS
+from noetl.edge.declared import Declared
+from noetl.edge.reading import MOST_BYTES, json
 from noetl.engine.events import KINDS
+from noetl.ids import MOST_SHARDS
 from noetl.server.access.permissions import PUBLIC
 from noetl.server.ingest.wanted import MOST_DEPTH, MOST_PRIORITY, MOST_WINDOW_S
 from noetl.server.operations.imports import MOST_EVENTS as MOST_PROJECTED
 from noetl.server.operations.publications import MOST_CLAIMED
 from noetl.server.operations.schedules import MOST_SCHEDULES
-from noetl.server.operations.shards import MOST_SHARDS
-from noetl.server.routes.declared import Declared
 from noetl.server.routes.exchange import (
     MOST_BATCH_BYTES,
-    MOST_BYTES,
     MOST_REPORT_BYTES,
     MOST_RESULT_BYTES,
-    json,
     route,
 )
 from noetl.server.runs.starts import MOST_LABELS

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from noetl.api.executions import Control, Controlled, Finalize, Fork, Rerun, Started
+from noetl.edge.declared import Declared
+from noetl.edge.reading import json, read
 from noetl.server.access.entry import caller_of
 from noetl.server.access.keys import key_of
 from noetl.server.access.owning import owned
 from noetl.server.auditing.audit import audited
-from noetl.server.routes.declared import Declared
-from noetl.server.routes.exchange import json, read, route
+from noetl.server.routes.exchange import route
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -13,12 +13,13 @@ from noetl.api.credentials import (
     SealedAnswer,
     SealedKind,
 )
+from noetl.edge.declared import CURSOR, LIMIT, Declared, Parameter
+from noetl.edge.errors import Unacceptable
+from noetl.edge.reading import boolean, json, number, read
 from noetl.ids import parse
 from noetl.server.access.entry import caller_of
 from noetl.server.auditing.audit import audited
-from noetl.server.edge.errors import Unacceptable
-from noetl.server.routes.declared import CURSOR, LIMIT, Declared, Parameter
-from noetl.server.routes.exchange import boolean, json, number, read, route
+from noetl.server.routes.exchange import route
 from noetl.server.wallet.credentials import shown
 from noetl.server.wallet.delivery import Asked
 from noetl.store.secrets import CredentialListing
@@ -32,11 +33,15 @@ if TYPE_CHECKING:
 
 _KINDS: Final = get_args(SealedKind)
 _SEALED: Final = (
-    Parameter("worker_id", "The worker that is to open it.", is_required=True),
-    Parameter("execution_id", "The run that needs it.", "id", is_required=True),
-    Parameter("command_id", "The command that the worker holds.", "id", is_required=True),
+    Parameter(
+        "worker_id", "The worker, or the listening process, that is to open it.", is_required=True
+    ),
+    Parameter("execution_id", "The run that needs it.", "id"),
+    Parameter("command_id", "The command that the worker holds.", "id"),
+    Parameter("subscription_id", "With `subscription`: the one that is listened for.", "id"),
     Parameter("kind", "What it is (`credential`).", words=_KINDS),
 )
+_LISTENING: Final = "subscription"
 _SOURCES: Final = ("kek_unavailable", "record_damaged", "residency_denied", "secret_missing",
                    "secret_refused", "secret_unavailable")  # fmt: skip
 
@@ -60,7 +65,7 @@ def routes(plane: Plane) -> list[Route]:
             about="Gives a secret to the worker that holds the command, sealed for it alone.",
             answer=SealedAnswer, query=_SEALED, audit="secret.seal",
             codes=("worker_key_missing", "not_found", "unknown_execution", "pool_forbidden",
-                   *_SOURCES))),
+                   "unknown_subscription", *_SOURCES))),
         route(plane, "POST", f"{one}/test", _test, uses, Declared(
             about="Starts a run that tries a credential on a worker.", answer=CredentialTested,
             audit="secret.test", codes=("not_found", "not_testable", "reserved_namespace"))),
@@ -109,6 +114,8 @@ async def _sealed(plane: Plane, request: Request) -> Response:
     kind = asked.get("kind", "credential")
     if kind not in _KINDS:
         raise Unacceptable(f"`kind` is one of {', '.join(_KINDS)}")
+    if kind == _LISTENING:
+        return await _sealed_for_listener(plane, request)
     wanted = Asked(
         name=_name(request),
         worker_id=_needed(request, "worker_id"),
@@ -128,6 +135,14 @@ async def _sealed(plane: Plane, request: Request) -> Response:
         return json(await plane.secrets.deliveries.sealed(wanted, caller_of(request)))
     with plane.spans.sealing(request.headers, wanted.execution_id, kind):
         return json(await plane.secrets.deliveries.sealed(wanted, caller_of(request)))
+
+
+async def _sealed_for_listener(plane: Plane, request: Request) -> Response:
+    name, process = _name(request), _needed(request, "worker_id")
+    subscription_id = parse(_needed(request, "subscription_id"))
+    audited(request, name, kind=_LISTENING, worker_id=process, subscription_id=subscription_id)
+    caller = caller_of(request)
+    return json(await plane.secrets.listening.sealed(name, process, subscription_id, caller))
 
 
 async def _test(plane: Plane, request: Request) -> Response:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from starlette.responses import Response
 
-from noetl.server.routes.exchange import JSON
+from noetl.edge.reading import JSON
+from noetl.edge.tags import is_known
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -33,9 +34,3 @@ def tagged_bytes(request: Request, body: bytes, about: bytes, media_type: str = 
     if is_known(request.headers.get("if-none-match", ""), tag):
         return Response(status_code=304, headers=headers)
     return Response(body, media_type=media_type, headers=headers)
-
-
-def is_known(told: str, tag: str) -> bool:
-    """Whether `If-None-Match` names a tag."""
-    names = [name.strip().removeprefix("W/") for name in told.split(",")]
-    return "*" in names or tag in names

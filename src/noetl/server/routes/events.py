@@ -14,14 +14,15 @@ from noetl.api.events import (
     Reports,
 )
 from noetl.api.shapes import Row
+from noetl.edge.declared import Declared
+from noetl.edge.errors import Unacceptable
+from noetl.edge.moments import moment_of
+from noetl.edge.problems import header
+from noetl.edge.reading import json, read
 from noetl.ids import parse
 from noetl.server.access.entry import caller_of, must_serve
-from noetl.server.edge.errors import Unacceptable
-from noetl.server.edge.moments import moment_of
-from noetl.server.edge.plain import answer_to, id_of_command, single
-from noetl.server.edge.problems import header
-from noetl.server.routes.declared import Declared
-from noetl.server.routes.exchange import MOST_REPORT_BYTES, json, read, route
+from noetl.server.fleet.plain import answer_to, id_of_command, single
+from noetl.server.routes.exchange import MOST_REPORT_BYTES, route
 from noetl.store.base import Line
 
 if TYPE_CHECKING:

@@ -1,226 +1,43 @@
-"""Reading requests and writing answers, the same way on every route."""
+"""Routes of the server: who may call them, how long they take, what becomes of their errors."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import re
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Route
 
-from noetl.api.commands import Claim, Claimer, Heartbeat, HeldOne, Release
-from noetl.api.events import LogBatch, Reports
-from noetl.api.models import decoder_of
+from noetl.edge.door import BODY, LATE, REQUEST_S
+from noetl.edge.errors import PoolSaturated, RequestTimeout
+from noetl.edge.problems import REQUEST_ID, answer_of, named
+from noetl.edge.reading import TIME_LIMIT, must_be_declared, request_id_of
 from noetl.errors import NoetlError
 from noetl.ids import random_key
 from noetl.server.access.entry import admit
 from noetl.server.access.permissions import ANYBODY, PERMISSIONS, PUBLIC
-from noetl.server.edge.bodies import CODINGS, Unpacking, must_be_plain, not_json
-from noetl.server.edge.door import BODY, LATE, REQUEST_S
-from noetl.server.edge.errors import (
-    BadMediaType,
-    PoolSaturated,
-    RequestTimeout,
-    TooLarge,
-    Unacceptable,
-)
-from noetl.server.edge.moments import moment_of
-from noetl.server.edge.problems import answer_of, header, named
 from noetl.telemetry.failpoint import armed, failpoint
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
 
     from starlette.requests import Request
 
+    from noetl.edge.declared import Declared
     from noetl.server.access.caller import Caller
     from noetl.server.plane import Plane
-    from noetl.server.routes.declared import Declared, Parameter
 
-T = TypeVar("T")
-
-MOST_BYTES: Final = 2 * 1024 * 1024
 MOST_REPORT_BYTES: Final = 8 * 1024 * 1024
 MOST_BATCH_BYTES: Final = 16 * 1024 * 1024
 MOST_RESULT_BYTES: Final = 64 * 1024 * 1024
-IDLE_BODY_S: Final = 10.0
-JSON: Final = "application/json"
-
-# The reports of workers come from our own encoder, are the most of all bodies, and carry what user
-# code returned: any text, however deep.
-_HOT: Final[frozenset[type]] = frozenset(
-    {Claim, Claimer, Heartbeat, HeldOne, LogBatch, Release, Reports}
-)
-_OF_IDS: Final = re.compile(r"_ids?(/[^/]*)?\Z")
-_STEP: Final = re.compile(r"\.([^.\[]+)|\[([^\]]*)\]")
+SERVER_FAULT: Final = 500
 _READS: Final = ("GET", "HEAD")
 _CLIENT_GONE: Final = 499
-SERVER_FAULT: Final = 500
-_LIMIT: Final = "noetl.limit"
-_ID: Final = "noetl.request_id"
 _CALLER: Final = "noetl.caller"
 _log: Final = logging.getLogger(__name__)
-_encode: Final = msgspec.json.Encoder().encode
-
-
-# ---------------------------------------------------------------------------------- in
-
-
-async def body_of(request: Request, most: int = MOST_BYTES) -> bytes:
-    """The whole body."""
-    whole: bytes | None = request.scope.get(BODY)
-    if whole is not None and header(request, b"content-encoding") is None:
-        if len(whole) > most:
-            raise TooLarge(f"the body has more than {most} bytes")
-        return whole
-    parts = [part async for part in parts_of(request, most)]
-    return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-async def parts_of(
-    request: Request, most: int = MOST_BYTES, *, is_long: bool = False
-) -> AsyncIterator[bytes]:
-    """The body as it comes, counted; a packed one is counted as it expands.
-
-    A long one may take any time as long as it comes; what follows has a request's time again.
-    """
-    limit: asyncio.Timeout | None = request.scope.get(_LIMIT)
-    deadline = limit.when() if limit is not None and not is_long else None
-    packing = _packing(request, most)
-    size, is_coming = 0, True
-    while is_coming:
-        if limit is not None:
-            _wait_for_part(limit, deadline)
-        message = await request.receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        part = message.get("body", b"")
-        is_coming = message.get("more_body", False)
-        if packing is not None and part:
-            part = packing.feed(part)
-        size += len(part)
-        if size > most:
-            raise TooLarge(f"the body has more than {most} bytes")
-        if part:
-            yield part
-    if limit is not None:
-        now = asyncio.get_running_loop().time()
-        limit.reschedule(now + REQUEST_S if is_long else deadline)
-    if packing is not None:
-        packing.end()
-
-
-def _wait_for_part(limit: asyncio.Timeout, deadline: float | None) -> None:
-    next_part = asyncio.get_running_loop().time() + IDLE_BODY_S
-    limit.reschedule(next_part if deadline is None else min(next_part, deadline))
-
-
-def _packing(request: Request, most: int) -> Unpacking | None:
-    word = (header(request, b"content-encoding") or "identity").strip().lower()
-    if word in {"identity", ""}:
-        return None
-    if word not in CODINGS:
-        hint = f"send {' or '.join(CODINGS)}, or plain bytes"
-        raise BadMediaType(f"the server does not unpack {word!r}", hint=hint)
-    return Unpacking(most, word)
-
-
-async def read(request: Request, kind: type[T], most: int = MOST_BYTES) -> T:
-    """The body as its model; an empty one is the model of an empty object."""
-    media_type = header(request, b"content-type")
-    if media_type is not None and "json" not in media_type.lower():
-        raise BadMediaType(f"the body is {media_type[:100]!r}", hint=f"send {JSON}")
-    data = await body_of(request, most) or b"{}"
-    try:
-        made = decoder_of(kind).decode(data)
-    except msgspec.ValidationError as fault:
-        must_be_plain(data)
-        raise _unacceptable(str(fault)) from None
-    except RecursionError:
-        raise Unacceptable("the body is nested too deeply", code="bad_value") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as fault:
-        raise not_json(data, fault) from None
-    if kind not in _HOT:
-        must_be_plain(data)
-    return made
-
-
-def _unacceptable(message: str) -> Unacceptable:
-    """What a decoder says of a body, with a pointer to the place."""
-    what, _, place = message.partition(" - at `")
-    pointer = _STEP.sub(r"/\1\2", place.rstrip("`").removeprefix("$"))
-    code = "validation_failed"
-    if "unknown field" in what:
-        code = "unknown_field"
-        pointer += "/" + what.partition("`")[2].partition("`")[0]
-    elif what.startswith("Expected `int | str") and _OF_IDS.search(pointer):
-        code = "invalid_id"
-    return Unacceptable(message, code=code, errors=({"pointer": pointer, "code": code},))
-
-
-def _must_be_declared(request: Request, query: tuple[Parameter, ...]) -> None:
-    """Refuse a name that the route does not declare, and a single one that stands twice."""
-    declared = {one.name: one for one in query}
-    seen = set()
-    for name, _ in request.query_params.multi_items():
-        if name not in declared:
-            raise Unacceptable(f"the query has no `{name}`", code="unknown_parameter")
-        if name in seen and not declared[name].is_repeated:
-            raise Unacceptable(f"`{name}` stands twice in the query", code="bad_value")
-        seen.add(name)
-
-
-def number(request: Request, name: str, default: int, most: int, least: int = 0) -> int:
-    """A whole number of the query; one outside of its bounds is refused."""
-    text = request.query_params.get(name)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(most))):
-        raise _bad_parameter(name, f"is not a whole number in {least}..{most}")
-    value = int(text)
-    if not least <= value <= most:
-        raise _bad_parameter(name, f"is not in {least}..{most}")
-    return value
-
-
-def boolean(request: Request, name: str, *, default: bool = False) -> bool:
-    """A yes or no of the query."""
-    text = request.query_params.get(name)
-    if text is None:
-        return default
-    if text not in {"true", "false", "1", "0"}:
-        raise _bad_parameter(name, "is neither `true` nor `false`")
-    return text in {"true", "1"}
-
-
-def moment(request: Request, name: str) -> str | None:
-    """A time of the query, in the one form of answers."""
-    text = request.query_params.get(name)
-    return None if text is None else moment_of(text, name)
-
-
-def _bad_parameter(name: str, what: str) -> Unacceptable:
-    return Unacceptable(
-        f"`{name}` {what}", errors=({"pointer": f"/{name}", "code": "validation_failed"},)
-    )
-
-
-# --------------------------------------------------------------------------------- out
-
-
-def json(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """An answer."""
-    return Response(_encode(value), status_code=status, media_type=JSON, headers=headers)
-
-
-def request_id_of(request: Request) -> str:
-    """The name of a request: the caller's own, or one that was made for it."""
-    found: str = request.scope[_ID]
-    return found
 
 
 class Named(Route):
@@ -287,7 +104,7 @@ class _Exchange:
     async def endpoint(self, request: Request) -> Response:
         """The answer, whatever happens."""
         scope, clock = request.scope, self._plane.parts.clock
-        scope[_ID] = request_id = named(request) or self._minted()
+        scope[REQUEST_ID] = request_id = named(request) or self._minted()
         began = clock.monotonic()
         try:
             response = await (self._written(request) if self._is_write else self._answered(request))
@@ -322,7 +139,7 @@ class _Exchange:
         plane, scope = self._plane, request.scope
         admit(scope, await plane.access.caller(request, self._permission, self._services))
         if scope["query_string"]:
-            _must_be_declared(request, self._declared.query)
+            must_be_declared(request, self._declared.query)
         if plane.parts.is_open:  # the caller is part of this process, and waits as long as it likes
             return await self._answer(plane, request)
         # When nothing more is to come, the listener looks at the time.
@@ -335,7 +152,7 @@ class _Exchange:
         limit = asyncio.timeout(REQUEST_S)
         try:
             async with limit:
-                request.scope[_LIMIT] = limit
+                request.scope[TIME_LIMIT] = limit
                 return await self._answer(self._plane, request)
         except TimeoutError:
             if not limit.expired():

@@ -21,10 +21,11 @@ from noetl.api.health import (
     ServerStatus,
     ShardsHealth,
 )
+from noetl.edge.declared import Declared
+from noetl.edge.reading import json
 from noetl.server.access.entry import caller_of
 from noetl.server.access.permissions import PUBLIC
-from noetl.server.routes.declared import Declared
-from noetl.server.routes.exchange import json, route
+from noetl.server.routes.exchange import route
 from noetl.server.vitals import DATABASE
 from noetl.telemetry.machine import Machine
 from noetl.telemetry.metrics import MEDIA_TYPE

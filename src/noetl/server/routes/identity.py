@@ -17,11 +17,12 @@ from noetl.api.identity import (
     RolePage,
     RolesWanted,
 )
+from noetl.edge.declared import CURSOR, LIMIT, Declared, Parameter
+from noetl.edge.errors import Unacceptable
+from noetl.edge.reading import boolean, json, number, read
 from noetl.server.access.entry import caller_of
 from noetl.server.auditing.audit import audited
-from noetl.server.edge.errors import Unacceptable
-from noetl.server.routes.declared import CURSOR, LIMIT, Declared, Parameter
-from noetl.server.routes.exchange import boolean, json, number, read, route
+from noetl.server.routes.exchange import route
 from noetl.server.routes.tokens import GONE, MADE, MOST
 from noetl.store.identity import AccountListing
 

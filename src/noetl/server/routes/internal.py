@@ -19,12 +19,13 @@ from noetl.api.internal import (
     Purge,
     Purged,
 )
+from noetl.edge.declared import Declared, Parameter
+from noetl.edge.errors import Forbidden, Unacceptable
+from noetl.edge.reading import json, number, read
 from noetl.server.access.entry import caller_of
 from noetl.server.auditing.audit import audited
-from noetl.server.edge.errors import Forbidden, Unacceptable
 from noetl.server.operations.publications import MOST_CLAIMED
-from noetl.server.routes.declared import Declared, Parameter
-from noetl.server.routes.exchange import MOST_REPORT_BYTES, internal_route, json, number, read
+from noetl.server.routes.exchange import MOST_REPORT_BYTES, internal_route
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -14,11 +14,12 @@ from noetl.api.callbacks import (
     SinkMarked,
     SinkState,
 )
+from noetl.edge.declared import ANY_TYPE, PARTS, Declared, Parameter
+from noetl.edge.errors import Unacceptable
+from noetl.edge.reading import json, parts_of, read
 from noetl.ids import parse
 from noetl.server.auditing.audit import audited
-from noetl.server.edge.errors import Unacceptable
-from noetl.server.routes.declared import ANY_TYPE, PARTS, Declared, Parameter
-from noetl.server.routes.exchange import MOST_RESULT_BYTES, json, parts_of, read, route
+from noetl.server.routes.exchange import MOST_RESULT_BYTES, route
 from noetl.server.routes.ranges import answer_with
 from noetl.server.values.spooled import Spooled
 from noetl.server.values.stored import Resolved

@@ -12,12 +12,13 @@ from noetl.api.credentials import (
     KeychainShown,
     Scope,
 )
+from noetl.edge.declared import CURSOR, LIMIT, Declared, Parameter
+from noetl.edge.errors import Unacceptable
+from noetl.edge.reading import boolean, json, number, read
 from noetl.ids import parse
 from noetl.server.access.entry import caller_of, must_hold
 from noetl.server.auditing.audit import audited
-from noetl.server.edge.errors import Unacceptable
-from noetl.server.routes.declared import CURSOR, LIMIT, Declared, Parameter
-from noetl.server.routes.exchange import boolean, json, number, read, route
+from noetl.server.routes.exchange import route
 from noetl.server.wallet.keychain.values import Spot
 
 if TYPE_CHECKING:

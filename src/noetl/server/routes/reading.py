@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING, Final
 
 from noetl.api.executions import ExecutionPage
 from noetl.api.reading import Replayed, RunGraph, Timeline, Why
+from noetl.edge.declared import CURSOR, EVENTS, LIMIT, Declared, Parameter
+from noetl.edge.errors import BadQuery, Unacceptable
+from noetl.edge.reading import boolean, json, moment, number
 from noetl.ids import parse
 from noetl.server.access.caller import must_hold
 from noetl.server.access.entry import caller_of
 from noetl.server.access.owning import owned
-from noetl.server.edge.errors import BadQuery, Unacceptable
 from noetl.server.reading.feed import TOPICS
 from noetl.server.reading.listener import Listener
 from noetl.server.reading.replay import LIMIT as LIMIT_OF_STATE
 from noetl.server.reading.replay import MOST, PROJECTIONS, At
 from noetl.server.reading.timeline import LANES, MOST_LANES
-from noetl.server.routes.declared import CURSOR, EVENTS, LIMIT, Declared, Parameter
-from noetl.server.routes.exchange import boolean, json, moment, number, route
+from noetl.server.routes.exchange import route
 from noetl.server.routes.executions import FILTERS, listing_of
 from noetl.server.routes.stream import EventStream, guard
 from noetl.store.base import Listing
@@ -36,6 +37,7 @@ _MOST_LISTED: Final = 200
 _MOST_SEQ: Final = 1 << 62
 _OF_TOPICS: Final = {
     "executions": _READ,
+    "subscriptions": "subscription:read",
     "pools": "runtime:read",
     "catalog": "catalog:read",
     "system": "runtime:read",
@@ -119,7 +121,7 @@ async def _why(plane: Plane, request: Request) -> Response:
 
 async def _children(plane: Plane, request: Request) -> Response:
     execution_id = await owned(plane, request, _READ)
-    await plane.details.row(execution_id)
+    await plane.owners.of(execution_id)
     order = request.query_params.get("order", "asc")
     if order not in {"asc", "desc"}:
         raise Unacceptable("`order` is neither `asc` nor `desc`")

@@ -8,21 +8,13 @@ import msgspec
 
 from noetl.api.results import INLINE_BYTES, PutResult, ResultPage, ResultsDeleted, Stored
 from noetl.blobs.refs import PREVIEW_BYTES
+from noetl.edge.declared import ANY_TYPE, CURSOR, LIMIT, PARTS, Declared, Parameter
+from noetl.edge.errors import BadReference, Unacceptable
+from noetl.edge.reading import JSON, body_of, json, number, parts_of, read
 from noetl.server.access.caller import caller_of
 from noetl.server.access.owning import owned
 from noetl.server.auditing.audit import audited
-from noetl.server.edge.errors import BadReference, Unacceptable
-from noetl.server.routes.declared import ANY_TYPE, CURSOR, LIMIT, PARTS, Declared, Parameter
-from noetl.server.routes.exchange import (
-    JSON,
-    MOST_RESULT_BYTES,
-    body_of,
-    json,
-    number,
-    parts_of,
-    read,
-    route,
-)
+from noetl.server.routes.exchange import MOST_RESULT_BYTES, route
 from noetl.server.routes.ranges import answer_with
 from noetl.server.values.stored import Wish
 

@@ -16,17 +16,17 @@ from noetl.api.runtime import (
     ShardInfo,
     WorkerEntry,
 )
+from noetl.edge.declared import Declared, Parameter
+from noetl.edge.errors import Forbidden, Unacceptable
+from noetl.edge.reading import json, read
 from noetl.errors import NoetlError
-from noetl.ids import InvalidId, parse
+from noetl.ids import MOST_SHARDS, SHARD_HASH, SHARD_SEED, InvalidId, parse, shard_of
 from noetl.server.access.caller import free_pool
 from noetl.server.access.entry import caller_of, own_pool
 from noetl.server.access.permissions import PUBLIC
 from noetl.server.auditing.audit import audited
-from noetl.server.edge.errors import Forbidden, Unacceptable
 from noetl.server.fleet.workers import KINDS, WORKER, pool_of
-from noetl.server.operations.shards import HASH, MOST_SHARDS, SEED, shard_of
-from noetl.server.routes.declared import Declared, Parameter
-from noetl.server.routes.exchange import json, read, route
+from noetl.server.routes.exchange import route
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -82,6 +82,8 @@ _SHARD: Final = Declared(
     ),
     codes=("bad_query",),
 )
+_OWN: Final = {"worker": WORKER, "gateway": "gateway", "runtime": "subscription"}
+"""As what the processes of a role make themselves known."""
 
 
 def routes(plane: Plane) -> list[Route]:
@@ -104,8 +106,11 @@ def routes(plane: Plane) -> list[Route]:
 
 async def _join(plane: Plane, request: Request) -> Response:
     body = await read(request, WorkerEntry)
-    if (body.kind or body.component_type) == WORKER:
-        own_pool(caller_of(request), pool_of(body))
+    caller, kind = caller_of(request), body.kind or body.component_type
+    if caller.mark("runtime:write") == "o" and kind not in map(_OWN.get, caller.roles):
+        raise Forbidden(f"a process of {', '.join(caller.roles)} is no {kind[:80]!r}")
+    if kind == WORKER:
+        own_pool(caller, pool_of(body))
     row = await plane.workers.join(body)
     parts = plane.parts
     return json(
@@ -160,7 +165,8 @@ async def _drain(plane: Plane, request: Request) -> Response:
 
 async def _shard(plane: Plane, request: Request) -> Response:
     asked = request.query_params
-    given = asked.get("shard_count", "1")
+    own = max(1, len(plane.parts.servers))
+    given = asked.get("shard_count", str(own))
     count = int(given) if given.isascii() and given.isdigit() and len(given) <= 4 else 0  # noqa: PLR2004 - digits of the largest count
     if not 1 <= count <= MOST_SHARDS:
         raise BadQuery(f"`shard_count` is not in 1..{MOST_SHARDS}")
@@ -174,8 +180,8 @@ async def _shard(plane: Plane, request: Request) -> Response:
             shard_count=count,
             shard_index=shard_of(execution_id, count),
             source="query" if "shard_count" in asked else "server",
-            hash_function=HASH,
-            seed=SEED,
-            server_config={"shard_count": 1, "servers": list(plane.parts.servers)},
+            hash_function=SHARD_HASH,
+            seed=SHARD_SEED,
+            server_config={"shard_count": own, "servers": list(plane.parts.servers)},
         )
     )

@@ -14,11 +14,12 @@ from noetl.api.schedules import (
     ScheduleBody,
     SchedulePage,
 )
+from noetl.edge.declared import CURSOR, LIMIT, Declared, Parameter
+from noetl.edge.reading import boolean, json, number, read
 from noetl.server.access.entry import caller_of
 from noetl.server.auditing.audit import audited
 from noetl.server.operations.scheduled import MOST_NEXT
-from noetl.server.routes.declared import CURSOR, LIMIT, Declared, Parameter
-from noetl.server.routes.exchange import boolean, json, number, read, route
+from noetl.server.routes.exchange import route
 from noetl.store.base import ScheduleListing
 
 if TYPE_CHECKING:

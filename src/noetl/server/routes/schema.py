@@ -12,9 +12,9 @@ from noetl.dsl import schema
 from noetl.dsl.explain import explain
 from noetl.dsl.shape import nearest
 from noetl.dsl.tasks.about import about
+from noetl.edge.declared import UNCHANGED, Declared
+from noetl.edge.errors import NotFound
 from noetl.server.access.permissions import PUBLIC
-from noetl.server.edge.errors import NotFound
-from noetl.server.routes.declared import UNCHANGED, Declared
 from noetl.server.routes.etags import tagged_bytes
 from noetl.server.routes.exchange import route
 

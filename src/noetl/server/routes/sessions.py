@@ -10,6 +10,7 @@ from noetl.api.identity import (
     Allowed,
     Login,
     PlaybookAccess,
+    Refreshed,
     SessionPage,
     SessionRevoked,
     SessionToken,
@@ -17,11 +18,13 @@ from noetl.api.identity import (
     Validated,
     WhoAmI,
 )
+from noetl.edge.declared import Declared
+from noetl.edge.errors import RateLimited
+from noetl.edge.reading import json, read
 from noetl.server.access.entry import caller_of
 from noetl.server.access.permissions import ANYBODY
-from noetl.server.auditing.audit import audited
-from noetl.server.routes.declared import Declared
-from noetl.server.routes.exchange import json, read, route
+from noetl.server.auditing.audit import audited, audited_as, audited_for
+from noetl.server.routes.exchange import route
 from noetl.server.routes.tokens import GONE, OF_ACCOUNT, SELF, UNKEPT
 
 if TYPE_CHECKING:
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from noetl.server.plane import Plane
 
 GATEWAY: Final = "auth:session"
+_FAILED: Final = "auth.login.failed"
 
 
 def routes(plane: Plane) -> list[Route]:
@@ -46,11 +50,24 @@ def routes(plane: Plane) -> list[Route]:
             _login,
             GATEWAY,
             Declared(
-                about="Begin a session, by a password or by an identity that was checked.",
+                about="Begin a session, by a password or for one whom the gateway has checked.",
                 body=Login,
                 answer=SignedIn,
-                audit="auth.login",
-                codes=("bad_credentials", "rate_limited", "in_use"),
+                audit=_FAILED,
+                codes=("bad_credentials", "rate_limited", "in_use", "not_found"),
+            ),
+        ),
+        route(
+            plane,
+            "POST",
+            "/api/auth/session/refresh",
+            _refresh,
+            GATEWAY,
+            Declared(
+                about="Give a session another token; the one before lasts a minute longer.",
+                body=SessionToken,
+                answer=Refreshed,
+                audit="auth.session.refreshed",
             ),
         ),
         route(plane, "POST", "/api/auth/session/revoke", _end, GATEWAY, end),
@@ -62,7 +79,7 @@ def routes(plane: Plane) -> list[Route]:
             _validate,
             GATEWAY,
             Declared(
-                about="Tell whether a session lasts, and whose it is.",
+                about="Tell whether a session or a token lasts, and whose it is.",
                 body=SessionToken,
                 answer=Validated,
             ),
@@ -118,18 +135,39 @@ def routes(plane: Plane) -> list[Route]:
 
 async def _login(plane: Plane, request: Request) -> Response:
     body = await read(request, Login)
+    address = body.client_ip or ""
+    audited_for(request, address=address)
     if body.identity is not None:
         audited(request, f"{body.identity.issuer}|{body.identity.subject}", tenant=body.tenant)
-    made = await plane.desk.sign_in.login(
-        body, lambda subject: audited(request, subject, tenant=body.tenant)
-    )
-    audited(request, made.user.subject, session_id=made.session_id, tenant=made.user.tenant)
+    try:
+        made = await plane.desk.sign_in.login(
+            body, lambda subject: audited(request, subject, tenant=body.tenant)
+        )
+    except RateLimited:
+        audited_as(request, "auth.login.locked")
+        raise
+    user = made.user
+    audited_as(request, "auth.login.succeeded")
+    audited_for(request, actor=user.subject, tenant=user.tenant, address=address)
+    audited(request, user.subject, session_id=made.session_id, tenant=user.tenant)
+    return json(made, headers=UNKEPT)
+
+
+async def _refresh(plane: Plane, request: Request) -> Response:
+    body = await read(request, SessionToken)
+    made = await plane.desk.sessions.refresh(body.session_token)
+    user, address = made.user, body.client_ip or ""
+    audited_for(request, actor=user.subject, tenant=user.tenant, address=address)
+    audited(request, made.session_id)
     return json(made, headers=UNKEPT)
 
 
 async def _end(plane: Plane, request: Request) -> Response:
     body = await read(request, SessionToken)
-    ended = await plane.desk.sessions.end(body.session_token)
+    ended, row = await plane.desk.sessions.end(body.session_token)
+    if row is not None:
+        address = body.client_ip or ""
+        audited_for(request, actor=row.account, tenant=row.tenant_id, address=address)
     audited(request, ended.session_id or "", revoked=ended.revoked)
     return json(ended)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from noetl.api.executions import Execute, Executes, Rehearsed, Started, StartedBatch
+from noetl.edge.declared import Declared
+from noetl.edge.reading import json, read
 from noetl.server.access.entry import caller_of
-from noetl.server.routes.declared import Declared
-from noetl.server.routes.exchange import MOST_BATCH_BYTES, json, read, route
+from noetl.server.routes.exchange import MOST_BATCH_BYTES, route
 from noetl.telemetry.traces.context import of_headers as trace_of
 
 if TYPE_CHECKING:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from noetl.api.reading import Bulk, Bulked, Retried, Retry
+from noetl.edge.declared import Declared
+from noetl.edge.errors import Unacceptable
+from noetl.edge.moments import moment_of
+from noetl.edge.reading import json, read
 from noetl.ids import parse
 from noetl.server.access.entry import caller_of
 from noetl.server.access.keys import key_of
 from noetl.server.access.owning import owned
 from noetl.server.auditing.audit import audited
-from noetl.server.edge.errors import Unacceptable
-from noetl.server.edge.moments import moment_of
 from noetl.server.ingest.wanted import version_of
 from noetl.server.reading.bulk import MOST
 from noetl.server.routes.controls import by
-from noetl.server.routes.declared import Declared
-from noetl.server.routes.exchange import json, read, route
+from noetl.server.routes.exchange import route
 from noetl.server.routes.executions import label_of, status_of
 from noetl.store.base import Listing
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import StreamingResponse
 
+from noetl.edge.declared import EVENTS, Declared, Parameter
+from noetl.edge.errors import Unacceptable
 from noetl.errors import NoetlError
 from noetl.ids import parse
 from noetl.server.access.entry import caller_of
 from noetl.server.access.owning import owned
-from noetl.server.edge.errors import Unacceptable
-from noetl.server.routes.declared import EVENTS, Declared, Parameter
 from noetl.server.routes.exchange import SERVER_FAULT, route
 
 if TYPE_CHECKING:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from noetl.api.identity import NewTenant, Tenant, TenantPage
+from noetl.edge.declared import CURSOR, LIMIT, Declared
+from noetl.edge.reading import json, number, read
 from noetl.server.access.entry import caller_of
 from noetl.server.auditing.audit import audited
-from noetl.server.routes.declared import CURSOR, LIMIT, Declared
-from noetl.server.routes.exchange import json, number, read, route
+from noetl.server.routes.exchange import route
 from noetl.server.routes.tokens import MADE, MOST
 
 if TYPE_CHECKING:

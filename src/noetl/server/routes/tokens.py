@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final
 from starlette.responses import Response
 
 from noetl.api.identity import NewToken, TokenMade, TokenPage
+from noetl.edge.declared import CURSOR, LIMIT, Declared, Parameter
+from noetl.edge.reading import boolean, json, number, read
 from noetl.server.access.entry import caller_of
 from noetl.server.auditing.audit import audited
-from noetl.server.routes.declared import CURSOR, LIMIT, Declared, Parameter
-from noetl.server.routes.exchange import boolean, json, number, read, route
+from noetl.server.routes.exchange import route
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -13,10 +13,11 @@ from noetl.api.variables import (
     VariablesDeleted,
     VariablesSet,
 )
+from noetl.edge.declared import Declared
+from noetl.edge.reading import JSON, json, read
 from noetl.server.access.owning import owned
 from noetl.server.auditing.audit import audited
-from noetl.server.routes.declared import Declared
-from noetl.server.routes.exchange import JSON, json, read, route
+from noetl.server.routes.exchange import route
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -14,11 +14,12 @@ from noetl.api.credentials import (
     SealedAnswer,
     SecretAuditPage,
 )
+from noetl.edge.declared import CURSOR, Declared, Parameter
+from noetl.edge.reading import json, moment, number, read
 from noetl.ids import parse
 from noetl.server.access.entry import caller_of
 from noetl.server.auditing.audit import audited
-from noetl.server.routes.declared import CURSOR, Declared, Parameter
-from noetl.server.routes.exchange import internal_route, json, moment, number, read
+from noetl.server.routes.exchange import internal_route
 from noetl.server.routes.internal import must_be_system
 from noetl.server.wallet.uses import Uses
 

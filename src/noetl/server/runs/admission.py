@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from noetl.edge.errors import UnknownExecution
 from noetl.engine import events as ev
-from noetl.server.edge.errors import UnknownExecution
 from noetl.server.ingest.posts import Post, Stamped
 
 if TYPE_CHECKING:

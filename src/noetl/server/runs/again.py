@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from noetl.edge.errors import Unacceptable, UnknownExecution
 from noetl.engine import events as ev
 from noetl.engine.fork import VersionConflict
 from noetl.engine.snapshot import as_data
 from noetl.ids import parse
 from noetl.server.access.entry import LOCAL, free_pool, must
 from noetl.server.access.keys import WINDOW_S, digest_of
-from noetl.server.edge.errors import Unacceptable, UnknownExecution
 from noetl.server.ingest.wanted import Wanted, of_tenant
 from noetl.server.runs.positions import place_of, settled
+from noetl.server.runs.starts import answering, must_be_of_services
 
 if TYPE_CHECKING:
     from noetl.api.executions import Fork, Rerun, Started
@@ -50,15 +51,20 @@ class Repeats:
         self, execution_id: str, body: Rerun, caller: Caller = LOCAL, *, key: str | None = None
     ) -> Started:
         """Start the same playbook again, with the same workload unless another is given."""
+        must_be_of_services(body, caller)
         start = await self._start_of(execution_id)
         entry = await self._version(start, body.version)
         wanted = _like(start, entry, caller, body.pool)
         wanted.rerun_of = execution_id
+        wanted.execution_id = None if body.execution_id is None else parse(body.execution_id)
+        wanted.added = dict(body.added)
         wanted.secrets_of = execution_id
         if body.payload is None:
             wanted.workload = start.workload
         else:
             wanted.payload = body.payload
+        if body.request is not None:
+            answering(wanted, body.request, caller)
         _once(wanted, f"rerun:{execution_id}", body, key)
         return await self._runs.start(wanted)
 

@@ -11,7 +11,7 @@ import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from noetl.server.edge.errors import PoolSaturated
+from noetl.edge.errors import PoolSaturated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

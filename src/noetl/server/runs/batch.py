@@ -10,11 +10,11 @@ import msgspec
 
 from noetl.api.executions import BatchItem, Execute, Started, StartedBatch
 from noetl.api.models import decoder_of
+from noetl.edge.errors import Forbidden, Unacceptable
+from noetl.edge.problems import problem_of
 from noetl.errors import NoetlError
 from noetl.server.access.entry import LOCAL
-from noetl.server.edge.errors import Forbidden, Unacceptable
-from noetl.server.edge.problems import problem_of
-from noetl.server.ingest.wanted import concurrency_of
+from noetl.server.ingest.wanted import concurrency_of, keys_of
 from noetl.server.signals import sleep_until
 
 if TYPE_CHECKING:
@@ -77,17 +77,26 @@ class Batches:
     ) -> StartedBatch:
         outcomes: list[Started | BaseException | None] = [None] * len(items)
         wishes = await self._wishes(items, caller, trace, outcomes)
-        first: dict[tuple[str, str], int] = {}
+        seen: set[tuple[str, str]] = set()
         later: list[int] = []
         for place, wanted in wishes.items():
-            key = _key(wanted)
-            if key is not None and first.setdefault(key, place) != place:
+            keys = {key[:2] for key in keys_of(wanted)}
+            if keys & seen:
                 later.append(place)
+            seen |= keys
+        held = await self._runs.held(sorted(seen))
+        for place in set(wishes).difference(later):
+            wishes[place].is_free = held.isdisjoint(key[:2] for key in keys_of(wishes[place]))
         await self._together(
             {place: wanted for place, wanted in wishes.items() if place not in set(later)}, outcomes
         )
         for place in later:
             outcomes[place] = await self._outcome(wishes[place])
+        await self._starts.messages.deduplicated(
+            (wishes[place], outcome)
+            for place, outcome in enumerate(outcomes)
+            if isinstance(outcome, Started) and place in wishes
+        )
         answer = _answer(outcomes)
         self._starts.quotas.pace(caller, answer.started - len(items))
         return answer
@@ -224,13 +233,6 @@ class Seat:
             self._gathering.let_in()
             self._gathering.expected -= 1
             self._gathering.noticed()
-
-
-def _key(wanted: Wanted) -> tuple[str, str] | None:
-    """What makes two wishes one."""
-    if wanted.dedup is not None:
-        return wanted.dedup[0], wanted.dedup[1]
-    return None if wanted.execution_id is None else ("id", wanted.execution_id)
 
 
 def _answer(outcomes: list[Started | BaseException | None]) -> StartedBatch:

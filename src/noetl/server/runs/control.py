@@ -14,11 +14,11 @@ import msgspec
 
 from noetl.api.executions import Controlled
 from noetl.api.reading import Retried
+from noetl.edge.errors import Conflict, NotFound, Unacceptable
 from noetl.engine import events as ev
 from noetl.engine.status import status_of
 from noetl.engine.upcast import status_word
 from noetl.server.access.keys import event_id_of
-from noetl.server.edge.errors import Conflict, NotFound, Unacceptable
 from noetl.server.ingest.posts import Post, Stamped
 from noetl.server.runs.positions import end_of
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from noetl.api.executions import Control, Started
 from noetl.clock import rfc3339
+from noetl.edge.errors import Conflict, RaceLost, Unacceptable, UnknownPath
+from noetl.edge.moments import from_now
 from noetl.engine import events as ev
 from noetl.ids import parse
-from noetl.server.edge.errors import Conflict, RaceLost, Unacceptable, UnknownPath
-from noetl.server.edge.moments import from_now
 from noetl.server.ingest.posts import Post, Stamped
 from noetl.server.ingest.wanted import (
     about,
@@ -19,6 +20,8 @@ from noetl.server.ingest.wanted import (
     concurrency_of,
     dedup_of,
     digest_of_wish,
+    keys_of,
+    must_be_runnable,
     of_tenant,
     pool_of,
     rendered_key,
@@ -94,11 +97,14 @@ class Runs:
             entry = await self.resolve(
                 wanted.tenant_id, wanted.path, wanted.catalog_id, wanted.version
             )
-        dedup = dedup_of(wanted)
-        if dedup is None:
+        must_be_runnable(entry, is_drain=wanted.is_drain)
+        keys = keys_of(wanted)
+        if not keys:
             return await self._begin(wanted, entry)
-        async with self._locks.of(*dedup[:2]):
-            found = await self._started_as(wanted, entry)
+        async with AsyncExitStack() as held:
+            for scope, key, _ in keys:
+                await held.enter_async_context(self._locks.of(scope, key))
+            found = None if wanted.is_free else await self._started_as(wanted, entry)
             if found is not None:
                 return found
             try:
@@ -109,14 +115,18 @@ class Runs:
                     raise
                 return again
 
+    async def held(self, keys: list[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+        """Those of these scopes and keys that have started a run: one look for many wishes."""
+        if not keys:
+            return frozenset()
+        return await self._store.keys.held(keys, rfc3339(self._clock.now()))
+
     async def _started_as(self, wanted: Wanted, entry: CatalogEntry) -> Started | None:
-        """The run that was started under the key of a wish; another wish is a conflict."""
-        dedup = dedup_of(wanted)
-        if dedup is None:
-            return None
-        scope, key, _ = dedup
+        """The run that was started under a key of a wish; another wish is a conflict."""
         now = rfc3339(self._clock.now())
-        found = await self._store.executions.started_as(scope, key, now)
+        found = None
+        for scope, key, _ in keys_of(wanted):
+            found = found or await self._store.executions.started_as(scope, key, now)
         if found is None:
             return None
         execution_id, digest = found
@@ -224,6 +234,7 @@ class Runs:
             created_by=wanted.created_by,
             tenant_id=wanted.tenant_id,
             request=wanted.request,
+            subscription=wanted.subscription,
             is_queued=wanted.start_at is not None,
         )
         rule = concurrency_of(program.playbook)
@@ -277,7 +288,11 @@ class Runs:
         def make(state: State) -> Iterator[Stamped]:
             if state.is_started:
                 raise RaceLost(f"execution {start.execution_id} has begun already")
-            yield Stamped(start, has_more=bool(wanted.restored or wanted.start_at))
+            yield Stamped(start, has_more=bool(wanted.restored or wanted.start_at or wanted.told))
+            for place, (name, facts) in enumerate(wanted.told, 1):
+                told = {**facts, "execution_id": start.execution_id}
+                is_last = place == len(wanted.told) and wanted.start_at is None
+                yield Stamped(ev.OF_SUBSCRIPTIONS[name](facts=told), has_more=not is_last)
             if wanted.restored is not None:
                 yield Stamped(wanted.restored)
             if wanted.start_at is not None:
@@ -290,6 +305,9 @@ class Runs:
             scope, key, window_s = dedup
             post.dedup = (scope, key, from_now(self._clock, window_s))
             post.dedup_digest = digest_of_wish(wanted)
+        if wanted.replay is not None:
+            scope, key, window_s = wanted.replay
+            post.replay = (scope, key, from_now(self._clock, window_s))
         await self.inputs.keep(wanted, start.execution_id)
         sender: Sender = wanted.sender or self._ingest
         await sender.post(post)

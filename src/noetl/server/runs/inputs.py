@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from noetl.dsl.secret_inputs import MASK, at, named, with_secrets, without
+from noetl.dsl.secret_inputs import CALLBACK, MASK, at, named, path_of, with_secrets, without
 from noetl.dsl.template import compile_template, is_template, reads
-from noetl.server.edge.errors import Unacceptable
+from noetl.edge.errors import Unacceptable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from noetl.engine.program import Program
+    from noetl.engine.state import State
     from noetl.server.ingest.wanted import Wanted
     from noetl.server.wallet.inputs import RunSecrets
     from noetl.store.base import ScheduleRow
@@ -37,6 +38,7 @@ class SecretInputs:
         if wanted.secrets_of is None:
             return
         known = await self._secrets.of(wanted.tenant_id, wanted.secrets_of)
+        wanted.places += tuple(map(path_of, known))
         if known and wanted.workload is not None:
             wanted.workload = with_secrets(wanted.workload, known)
         elif known:
@@ -57,26 +59,34 @@ class SecretInputs:
         return msgspec.structs.replace(row, payload=masked)
 
     async def handed_on(
-        self, wanted: Wanted, child: Program, parent: Program, asked: Mapping[str, Any]
+        self, wanted: Wanted, child: Program, parent: State, asked: Mapping[str, Any]
     ) -> None:
-        """Put the secrets of a parent into the payload of its child, where the child keeps them."""
-        if not parent.secret or wanted.parent_execution_id is None:
+        """Put the secrets of a parent into the payload of its child, where the child keeps them.
+
+        What proves a callback is kept by every child under its own name.
+        """
+        known = parent.program.secret
+        if at(parent.workload, CALLBACK) == MASK and CALLBACK not in known:
+            known = (*known, CALLBACK)
+        if not known or wanted.parent_execution_id is None:
             return
         meant: dict[str, tuple[Path, Path]] = {}
-        for box in _inputs(parent, str(asked.get("step"))):
-            for place, secret, inner in _handed(box, (), parent):
+        for box in _inputs(parent.program, str(asked.get("step"))):
+            for place, secret, inner in _handed(box, (), known):
                 value = at(wanted.payload, place)
                 if value is None or MASK not in str(value):
                     continue
-                if not any(place[: len(path)] == path for path in child.secret):
+                if place == secret == CALLBACK:
+                    wanted.places += (CALLBACK,)
+                elif not any(place[: len(path)] == path for path in child.secret):
                     raise _refused(place, "is a secret of the parent; declare it `secret: true`")
                 if value != MASK:
                     raise _refused(place, "holds a secret of the parent; name it alone")
                 meant[named(place)] = secret, inner
         if meant:
-            known = await self._secrets.of(wanted.tenant_id, wanted.parent_execution_id)
+            kept = await self._secrets.of(wanted.tenant_id, wanted.parent_execution_id)
             values = {
-                place: at(known.get(named(secret)), inner)
+                place: at(kept.get(named(secret)), inner)
                 for place, (secret, inner) in meant.items()
             }
             wanted.payload = with_secrets(wanted.payload, values)
@@ -95,15 +105,15 @@ def _inputs(program: Program, step: str) -> Iterator[Mapping[str, Any]]:
                     yield item.input
 
 
-def _handed(value: object, at_: Path, parent: Program) -> Iterator[tuple[Path, Path, Path]]:
+def _handed(value: object, at_: Path, known: tuple[Path, ...]) -> Iterator[tuple[Path, Path, Path]]:
     """The places of an input that secrets of the parent get to, which ones, and where in them."""
     if isinstance(value, dict):
         for name, item in value.items():
-            yield from _handed(item, (*at_, name), parent)
+            yield from _handed(item, (*at_, name), known)
     elif isinstance(value, str) and is_template(value):
         for read in reads(compile_template(value)):
             path = read[1:] if read[0] == "workload" else read
-            for secret in parent.secret:
+            for secret in known:
                 if path[: len(secret)] == secret:
                     yield at_, secret, path[len(secret) :]
                 elif secret[: len(path)] == path:

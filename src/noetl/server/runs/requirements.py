@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from noetl.dsl.tasks import KINDS
-from noetl.server.edge.errors import Unacceptable
+from noetl.edge.errors import Unacceptable
 
 if TYPE_CHECKING:
     from noetl.dsl.playbook import Playbook

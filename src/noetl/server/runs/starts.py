@@ -8,21 +8,30 @@ from typing import TYPE_CHECKING, Any, Final
 
 from noetl.api.executions import Rehearsed
 from noetl.clock import rfc3339
+from noetl.dsl.secret_inputs import CALLBACK, CALLBACK_URL
+from noetl.edge.errors import Conflict, Forbidden, Unacceptable, UnknownExecution
+from noetl.edge.moments import moment_of
 from noetl.engine import events as ev
 from noetl.ids import parse
 from noetl.server.access.entry import LOCAL, free_pool, must
 from noetl.server.access.grants import space_of
 from noetl.server.access.permissions import SERVICES
-from noetl.server.edge.errors import Conflict, Forbidden, Unacceptable, UnknownExecution
-from noetl.server.edge.moments import moment_of
-from noetl.server.ingest.wanted import Wanted, about, check, of_tenant, pool_of, workload_of
+from noetl.server.ingest.wanted import (
+    Wanted,
+    about,
+    check,
+    must_be_runnable,
+    of_tenant,
+    pool_of,
+    workload_of,
+)
 from noetl.server.runs import requirements
 from noetl.telemetry.traces import context as traceparent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from noetl.api.executions import Execute, Started
+    from noetl.api.executions import Execute, Rerun, Started
     from noetl.server.access.entry import Caller
     from noetl.server.access.quota import Quotas
     from noetl.server.auditing.audit import Audits
@@ -30,6 +39,7 @@ if TYPE_CHECKING:
     from noetl.server.parts import ServerParts
     from noetl.server.runs.backlog import Backlog
     from noetl.server.runs.execute import Runs
+    from noetl.server.runs.messages import Messages
     from noetl.store.base import CatalogEntry
 
 MOST_LABELS: Final = 32
@@ -38,7 +48,11 @@ MOST_LABEL: Final = 255
 MOST_KEY: Final = 200
 KEY_WINDOW_S: Final = 86_400
 MOST_DELAY: Final = timedelta(days=366)
-_OF_SERVICES: Final = ("execution_id", "request", "trigger")
+_OF_SERVICES: Final = ("execution_id", "request", "trigger", "added", "ingress")
+_INJECTED: Final = ("request_id", CALLBACK_URL, CALLBACK[0])
+"""What a gateway puts into the workload of a run that answers a request."""
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_CLIENT_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
 _REHEARSED: Final = frozenset({
     "invalid_input", "requirement_missing", "invalid_playbook", "not_executable", "no_entry_step",
@@ -56,8 +70,10 @@ class Starts:
         quotas: Quotas,
         audits: Audits,
         backlog: Backlog,
+        messages: Messages,
     ) -> None:
         self._backlog = backlog
+        self.messages = messages
         self.quotas = quotas
         self.audits = audits
         self._store = parts.store
@@ -74,7 +90,8 @@ class Starts:
         trace: dict[str, Any] | None = None,
     ) -> Started:
         """Start a run; `key` and `trace` come with the request's headers."""
-        if body.parent_execution_id is None and caller is not LOCAL:
+        is_anew = body.parent_execution_id is None or body.ingress is not None
+        if is_anew and caller is not LOCAL:
             self._backlog.check(
                 (
                     caller.tenant_id,
@@ -91,7 +108,9 @@ class Starts:
                 raise Unacceptable(f"`Idempotency-Key` has 1..{MOST_KEY} visible characters")
             wanted.dedup = (_scope(caller), f"idempotency:{key}", KEY_WINDOW_S)
             wanted.is_exact = True
-        return await self._runs.start(wanted)
+        started = await self._runs.start(wanted)
+        await self.messages.deduplicated([(wanted, started)])
+        return started
 
     async def wanted(
         self,
@@ -102,7 +121,9 @@ class Starts:
         entries: dict[tuple[Any, ...], CatalogEntry] | None = None,
     ) -> Wanted:
         """What a request means, if its caller may ask for it."""
-        _must_be_allowed(body, caller)
+        must_be_of_services(body, caller)
+        if caller.mark("execution:run") == "o" and body.parent_execution_id is None:
+            raise Forbidden(f"{caller.account} starts runs only under a run of its own")
         _must_be_labels(body.labels)
         if body.payload is not None and body.workload is not None:
             raise Unacceptable("`workload` is another word for `payload`; name one of them")
@@ -122,14 +143,22 @@ class Starts:
             created_by=caller.account,
             tenant_id=caller.tenant_id,
             is_metered=caller is not LOCAL,
-            request=body.request,
             start_at=self._start_at(body.start_at),
         )
-        beside = "" if parent is None else await self._under(wanted, parent, caller)
+        if body.request is not None:
+            answering(wanted, body.request, caller)
+        beside = "" if parent is None else await self._under(wanted, parent, caller, body)
+        if body.ingress is not None and wanted.subscription is None:
+            raise Unacceptable(
+                "`ingress` is for the messages of a subscription",
+                errors=({"pointer": "/parent_execution_id", "code": "validation_failed"},),
+            )
         wanted.trace = wanted.trace or trace
-        if body.dedup is not None:
+        if (dedup := body.dedup) is not None:
             scope = parent or _scope(caller)
-            wanted.dedup = (scope, body.dedup.key, body.dedup.window_secs)
+            wanted.dedup = (scope, dedup.key, dedup.window_secs)
+            if dedup.replay_key is not None:
+                wanted.replay = (scope, dedup.replay_key, dedup.replay_window_secs)
         check(wanted)
         await self._resolved(wanted, {} if entries is None else entries)
         self._must_be_open(wanted, caller, beside)
@@ -141,6 +170,7 @@ class Starts:
         entry = entries.get(asked)
         if entry is None:
             entry = entries[asked] = await self._runs.resolve(*asked)
+        must_be_runnable(entry)
         wanted.entry = entry
 
     def _must_be_open(self, wanted: Wanted, caller: Caller, beside: str) -> None:
@@ -159,9 +189,13 @@ class Starts:
             self.audits.noted(caller, "execution.run", entry.path)
         free_pool(caller, wanted.pool or pool_of(self._programs.of(entry).playbook))
 
-    async def _under(self, wanted: Wanted, parent: str, caller: Caller) -> str:
+    async def _under(self, wanted: Wanted, parent: str, caller: Caller, body: Execute) -> str:
         """Make a wish one for a child; the path of its parent."""
-        row = await self._store.executions.get(parent)
+        row = None if body.ingress else await self._store.executions.get(parent)
+        if row is None:
+            path = await self.messages.under(wanted, parent, caller, body)
+            if path is not None:
+                return path
         if row is None or (caller.is_bound and row.tenant_id != caller.tenant_id):
             raise UnknownExecution(f"there is no execution {parent}")
         if caller.is_bound:
@@ -219,6 +253,8 @@ def _trace(trace: dict[str, Any] | None) -> dict[str, Any] | None:
     if not trace:
         return None
     parent = trace.get("traceparent")
+    if parent is None and trace.get("baggage"):
+        return trace  # baggage crosses by itself, too
     if traceparent.parsed(parent) is None:
         raise Unacceptable(
             "`trace.traceparent` is not one of W3C",
@@ -227,15 +263,45 @@ def _trace(trace: dict[str, Any] | None) -> dict[str, Any] | None:
     return trace
 
 
-def _must_be_allowed(body: Execute, caller: Caller) -> None:
-    if SERVICES.isdisjoint(caller.roles):
-        for name in _OF_SERVICES:
-            if getattr(body, name):
-                raise Forbidden(
-                    f"`{name}` is for the platform's own processes", code="field_not_allowed"
-                )
-    if caller.mark("execution:run") == "o" and body.parent_execution_id is None:
-        raise Forbidden(f"{caller.account} starts runs only under a run of its own")
+def must_be_of_services(body: Execute | Rerun, caller: Caller) -> None:
+    """Refuse fields that only the platform's own processes may send."""
+    if caller.is_gateway or not SERVICES.isdisjoint(caller.roles):
+        return
+    for name in _OF_SERVICES:
+        if getattr(body, name, None):
+            raise Forbidden(
+                f"`{name}` is for the platform's own processes", code="field_not_allowed"
+            )
+
+
+def answering(wanted: Wanted, request: dict[str, Any], caller: Caller) -> None:
+    """Make a wish one that answers a client's request.
+
+    What the gateway has put into the payload is no input of the playbook, and what proves a
+    callback is a secret; so is what the gateway names as one.
+    """
+    _must_be("request_id", request.get("request_id"), _REQUEST_ID)
+    client_id, user_id = request.get("client_id"), request.get("user_id")
+    if client_id is None or client_id == "":
+        request = {name: value for name, value in request.items() if name != "client_id"}
+    else:
+        _must_be("client_id", client_id, _CLIENT_ID)
+    if caller.is_gateway and user_id is not None and user_id != caller.account_id:
+        raise Forbidden("the request is that of somebody else", code="field_not_allowed")
+    wanted.request = request
+    payload = dict(wanted.payload)
+    wanted.added |= {name: payload.pop(name) for name in _INJECTED if name in payload}
+    wanted.payload = payload
+    named = [name for name in request.get("secret_inputs") or () if isinstance(name, str)]
+    wanted.places += (CALLBACK, *((name,) for name in named))
+
+
+def _must_be(name: str, value: object, form: re.Pattern[str]) -> None:
+    if not isinstance(value, str) or not form.fullmatch(value):
+        raise Unacceptable(
+            f"`request.{name}` is not a name",
+            errors=({"pointer": f"/request/{name}", "code": "validation_failed"},),
+        )
 
 
 def _scope(caller: Caller) -> str:

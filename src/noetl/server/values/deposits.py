@@ -10,13 +10,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from noetl.api.callbacks import ObjectKept, RequestResultKept
-from noetl.blobs.base import InvalidKey, Stat, checked
+from noetl.blobs.base import JSON, InvalidKey, Stat, checked
 from noetl.clock import rfc3339
-from noetl.server.edge.errors import Conflict, NotFound, Unacceptable
-from noetl.server.edge.moments import from_now
+from noetl.edge.errors import Conflict, NotFound, Unacceptable
+from noetl.edge.moments import from_now
+from noetl.server.values.spooled import HEAD_BYTES
 from noetl.store.stored import RequestRow
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from noetl.blobs.base import Blobs
     from noetl.clock import Clock
     from noetl.server.values.spooled import Spooled
@@ -62,17 +65,22 @@ class Deposits:
         _must_name(request_id)
         now = rfc3339(self._clock.now())
         place = _result_place(request_id, body.sha256, media_type)
-        await self._blobs.put_stream(place, body.chunks(), media_type=media_type)
+        is_small = body.size <= HEAD_BYTES  # one commit keeps it, however slow the disk is
+        if not is_small:
+            await self._blobs.put_stream(place, body.chunks(), media_type=media_type)
         row = RequestRow(
             request_id=request_id,
             sha256=body.sha256,
             execution_id=execution_id,
             created_at=now,
             expires_at=from_now(self._clock, REQUEST_S),
+            body=body.head if is_small else None,
+            media_type=media_type,
         )
         first = await self._requests.first(row, now)
         if first.sha256 != body.sha256:
-            await self._blobs.delete(place)
+            if not is_small:
+                await self._blobs.delete(place)
             raise _others(f"the result of the request {request_id}")
         return RequestResultKept(
             request_id=request_id,
@@ -88,13 +96,27 @@ class Deposits:
         row = await self._requests.get(request_id, rfc3339(self._clock.now()))
         if row is None:
             raise NotFound(absent)
-        return await self._opened(_result_place(request_id, row.sha256), absent)
+        place = _result_place(request_id, row.sha256)
+        if row.body is None:
+            return await self._opened(place, absent)
+        stat = Stat(
+            key=place,
+            size=len(row.body),
+            sha256=row.sha256,
+            media_type=row.media_type or JSON,
+        )
+        return stat, partial(_part_of, row.body)
 
     async def _opened(self, place: str, absent: str) -> tuple[Stat, Bytes]:
         stat = await self._blobs.head(place)
         if stat is None:
             raise NotFound(absent)
         return stat, partial(self._blobs.get_stream, place)
+
+
+async def _part_of(data: bytes, first: int = 0, last: int | None = None) -> AsyncIterator[bytes]:
+    """The bytes from `first` to `last`, as the object store gives them."""
+    yield data[first : None if last is None else last + 1]
 
 
 def _place(key: str, media_type: str = "application/octet-stream") -> str:

@@ -12,8 +12,8 @@ from noetl.blobs.base import BlobGone
 from noetl.blobs.naming import SCHEME, parsed
 from noetl.blobs.tiered import Tiers
 from noetl.clock import rfc3339
+from noetl.edge.errors import Unacceptable
 from noetl.ids import EPOCH
-from noetl.server.edge.errors import Unacceptable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from noetl.api.callbacks import Collect
     from noetl.blobs.base import Blobs
     from noetl.clock import Clock
-    from noetl.server.edge.cursor import Cursors
+    from noetl.edge.cursor import Cursors
     from noetl.server.values.stored import Values
     from noetl.store.stored import Results
 

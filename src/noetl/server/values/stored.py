@@ -25,8 +25,8 @@ from noetl.blobs.refs import PREVIEW_BYTES, preview, ref_of
 from noetl.blobs.tiered import Tiers
 from noetl.clock import rfc3339
 from noetl.dsl.views import Reference
-from noetl.server.edge.errors import BadMediaType, Expired, NoObjectStore, Unacceptable
-from noetl.server.edge.moments import from_now
+from noetl.edge.errors import BadMediaType, Expired, NoObjectStore, Unacceptable
+from noetl.edge.moments import from_now
 from noetl.server.values.manifests import joined
 from noetl.server.values.spooled import Begun, Spooled
 from noetl.store.stored import ResultRow

@@ -8,8 +8,8 @@ import msgspec
 
 from noetl.api.variables import Variable, VariableDeleted, VariablesDeleted, VariablesSet
 from noetl.clock import rfc3339
-from noetl.server.edge.errors import NotFound, TooLarge, Unacceptable
-from noetl.server.edge.moments import from_now
+from noetl.edge.errors import NotFound, TooLarge, Unacceptable
+from noetl.edge.moments import from_now
 from noetl.store.variables import VariableRow
 
 if TYPE_CHECKING:

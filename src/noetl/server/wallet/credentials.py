@@ -11,19 +11,19 @@ from noetl.api.credentials import CredentialPage, CredentialRemoved, CredentialS
 from noetl.clock import rfc3339
 from noetl.dsl.documents.credential import spec_faults, texts_in
 from noetl.dsl.subscription.sections import ALIAS_PATTERN
+from noetl.edge.errors import Conflict, NotFound, Unacceptable
+from noetl.edge.moments import from_now, moment_of
 from noetl.errors import NoetlError
 from noetl.server.access.caller import must
-from noetl.server.edge.errors import Conflict, NotFound, Unacceptable
-from noetl.server.edge.moments import from_now, moment_of
 from noetl.store.secrets import CredentialListing, CredentialRow
 from noetl.telemetry.redact import Redactor
 
 if TYPE_CHECKING:
     from noetl.api.credentials import CredentialPut
     from noetl.clock import Clock
+    from noetl.edge.cursor import Cursors
     from noetl.ids import Ids
     from noetl.server.access.caller import Caller
-    from noetl.server.edge.cursor import Cursors
     from noetl.server.wallet.box import Box
     from noetl.server.wallet.naming import Usage
     from noetl.store.secrets import Credentials as Store

@@ -11,10 +11,10 @@ import msgspec
 from noetl.api.credentials import INPUTS, SealedAnswer
 from noetl.clock import rfc3339
 from noetl.dsl.documents.credential import secrets_in, texts_in
+from noetl.edge.errors import Forbidden, NotFound, UnknownExecution
 from noetl.errors import NoetlError
 from noetl.secrets.sealed import about_delivery, seal_to
 from noetl.server.access.caller import LOCAL, own_pool
-from noetl.server.edge.errors import Forbidden, NotFound, UnknownExecution
 from noetl.server.wallet.errors import WorkerKeyMissing
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from noetl.server.wallet.keychain.opened import Opened
 from noetl.server.wallet.keychain.renewals import Renewals
 from noetl.server.wallet.keychain.resolution import Resolution
 from noetl.server.wallet.keychain.values import Keychain
+from noetl.server.wallet.listening import Listening
 from noetl.server.wallet.naming import Usage
 from noetl.server.wallet.regions import Regions
 from noetl.server.wallet.rotation import Rotation
@@ -24,12 +25,13 @@ from noetl.server.wallet.runs import Runs
 from noetl.server.wallet.uses import SecretAudit
 
 if TYPE_CHECKING:
+    from noetl.edge.cursor import Cursors
     from noetl.server.auditing.audit import Audits
-    from noetl.server.edge.cursor import Cursors
     from noetl.server.fleet.workers import Workers
     from noetl.server.ingest.programs import Programs
     from noetl.server.metrics import ServerMetrics
     from noetl.server.parts import ServerParts
+    from noetl.server.subscriptions.desk import SubscriptionDesk
     from noetl.server.wallet.inputs import RunSecrets
     from noetl.server.wallet.probes import Probes
 
@@ -49,6 +51,7 @@ class SecretDesk:
     renewals: Renewals
     audit: SecretAudit
     probes: Probes
+    listening: Listening
 
     @classmethod
     def of(  # noqa: PLR0913 - the parts it is made from
@@ -63,6 +66,7 @@ class SecretDesk:
         inputs: RunSecrets,
         probes: Probes,
         credentials: Credentials,
+        subscriptions: SubscriptionDesk,
     ) -> SecretDesk:
         """Make the parts that follow from the given ones."""
         store, clock, ids, region = parts.store, parts.clock, parts.ids, parts.region
@@ -107,6 +111,9 @@ class SecretDesk:
             renewals=Renewals(store, runs, resolution, kept, flights=flights, clock=clock),
             audit=SecretAudit(store.audit, audits, cursors),
             probes=probes,
+            listening=Listening(
+                subscriptions, resolution, workers, metrics=metrics, seen=parts.seen, clock=clock
+            ),
         )
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from noetl.api.catalog import Register
 from noetl.api.credentials import CredentialTested
 from noetl.api.executions import Execute
+from noetl.edge.errors import Unacceptable
 from noetl.server.access.caller import Caller
-from noetl.server.edge.errors import Unacceptable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from noetl.edge.errors import Forbidden, UnknownExecution
 from noetl.secrets.sealed import about_delivery, is_public_key
-from noetl.server.edge.errors import Forbidden, UnknownExecution
 from noetl.server.wallet.credentials import missing
 from noetl.server.wallet.delivery import envelope
 from noetl.server.wallet.errors import ResidencyDenied, WorkerKeyMissing, must_reside

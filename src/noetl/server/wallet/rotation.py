@@ -11,10 +11,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from noetl.api.credentials import KeyStatus, KeyVersion, Rotated, TableRotation
+from noetl.edge.errors import Unacceptable
 from noetl.errors import NoetlError
 from noetl.secrets.kek.base import RecordDamaged, WalletError
 from noetl.secrets.wallet import version_of
-from noetl.server.edge.errors import Unacceptable
 from noetl.store.secrets import SECRET_TABLES
 
 if TYPE_CHECKING:

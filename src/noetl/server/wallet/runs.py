@@ -6,8 +6,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from noetl.edge.errors import UnknownExecution
 from noetl.server.access.owning import root_of
-from noetl.server.edge.errors import UnknownExecution
 from noetl.server.wallet.naming import Named, Names, texts_of
 
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ class Runs:
         return self._names.of(catalog_id, program.playbook)
 
     async def _of(self, row: ExecutionRow) -> RunFacts:
-        named = await self.named(row.catalog_id)
+        program = await self._programs.get(row.catalog_id)
+        named = self._names.of(row.catalog_id, program.playbook)
         of_workload = texts_of(row.workload) if named.is_templated else frozenset()
         return RunFacts(
             execution_id=row.execution_id,
@@ -73,5 +74,5 @@ class Runs:
             path=row.path,
             root_execution_id=await root_of(row, self._executions.get),
             named=named,
-            aliases=named.aliases | of_workload,
+            aliases=named.aliases | of_workload | program.aliases,
         )

@@ -9,8 +9,8 @@ from noetl.api.credentials import SecretAuditPage, SecretUse
 from noetl.store.audit import AuditListing
 
 if TYPE_CHECKING:
+    from noetl.edge.cursor import Cursors
     from noetl.server.auditing.audit import Audits
-    from noetl.server.edge.cursor import Cursors
     from noetl.store.audit import Audit, AuditRow
 
 PREFIX: Final = "secret.*"

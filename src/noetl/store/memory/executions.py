@@ -71,6 +71,11 @@ def holder_of(tables: Tables, scope: str, key: str, now: str) -> tuple[str, str]
     return (held[0], held[2]) if held is not None and now < held[1] else None
 
 
+def keys_of(change: Change) -> list[tuple[str, str, str]]:
+    """The keys under which a run begins: scope, key, and the end of the window."""
+    return [key for key in (change.dedup, change.replay) if key is not None]
+
+
 def is_paused(tables: Tables, execution_id: str) -> bool:
     """Whether commands and timers of a run wait."""
     row = tables.executions.rows.get(execution_id)
@@ -88,8 +93,8 @@ def write(tables: Tables, change: Change) -> None:
             table.children[row.parent_execution_id].append(row.execution_id)
     if row.concurrency_key is not None:
         _hold(table, row, row.concurrency_key)
-    if change.dedup is not None:
-        _remember(table, row, change.dedup, change.dedup_digest)
+    for key in keys_of(change):
+        _remember(table, row, key, change.dedup_digest)
 
 
 def _hold(table: ExecutionTables, row: ExecutionRow, key: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from noetl.engine.events import TERMINAL
 from noetl.store.locks import Locks
-from noetl.store.memory import callbacks, commands, executions, outbox, timers
+from noetl.store.memory import callbacks, commands, executions, outbox, subscriptions, timers
 from noetl.store.memory.journal import Journal
 from noetl.store.wellformed import check
 
@@ -74,18 +74,17 @@ class MemoryLog:
         written: set[str] = set()
         keys: set[tuple[str, str]] = set()
         for change in changes:
-            key = change.dedup[:2] if change.dedup else None
-            if change.execution_id in written or key in keys or not self._is_possible(change):
+            own = {key[:2] for key in executions.keys_of(change)}
+            if change.execution_id in written or own & keys or not self._is_possible(change):
                 lost.add(change.execution_id)
                 continue
             won.append(change)
             written.add(change.execution_id)
-            if key is not None:
-                keys.add(key)
+            keys |= own
         return won, frozenset(lost)
 
     def _is_possible(self, change: Change) -> bool:
-        """Whether the run is still where the writer saw it, and its key still free."""
+        """Whether the run is still where the writer saw it, and its keys still free."""
         journal = self._tables.journals.get(change.execution_id)
         if change.expected_seq != (0 if journal is None else journal.last_seq):
             return False
@@ -94,11 +93,11 @@ class MemoryLog:
                 return False
             if any(journal.has(event.event_id) for event in change.events):
                 return False
-        if change.dedup is None:
-            return True
-        scope, key, _ = change.dedup
         now = change.execution.updated_at
-        return executions.holder_of(self._tables, scope, key, now) is None
+        return all(
+            executions.holder_of(self._tables, scope, key, now) is None
+            for scope, key, _ in executions.keys_of(change)
+        )
 
     def _write(self, change: Change) -> None:
         tables = self._tables
@@ -116,6 +115,7 @@ class MemoryLog:
         timers.write(tables, change)
         outbox.write(tables, change)
         callbacks.write(tables, change)
+        subscriptions.ended(tables, change)
         if was_paused != executions.is_paused(tables, change.execution_id):
             commands.turned(tables, change.execution_id)
             timers.turned(tables, change.execution_id)

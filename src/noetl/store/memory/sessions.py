@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from noetl.store.identity import EndedSession
+
 if TYPE_CHECKING:
     from noetl.store.identity import SessionRow
     from noetl.store.memory.tables import Tables
@@ -26,8 +28,8 @@ class MemorySessions:
         self._rows[row.sha256] = row
 
     async def find(self, sha256: str) -> SessionRow | None:
-        """The session of this digest, revoked or expired ones included."""
-        row = self._rows.get(sha256)
+        """The session of this digest, or that had it before; revoked or expired ones included."""
+        row = self._rows.get(sha256) or self._before(sha256)
         if row is None or not self._accounts[row.account_id].active:
             return None
         return self._told(row)
@@ -52,6 +54,15 @@ class MemorySessions:
         if ahead >= _A_MINUTE:
             self._write(row, idle_until=min(idle_until, row.expires_at))
 
+    async def refresh(self, row: SessionRow) -> bool:
+        """Write the digests and moments of a session that has `previous_sha256` for its digest."""
+        before = self._rows.get(row.previous_sha256 or "")
+        if before is None or before.session_id != row.session_id or before.revoked_at is not None:
+            return False
+        del self._rows[before.sha256]
+        self._rows[row.sha256] = row
+        return True
+
     async def revoke(self, session_id: str, now: str) -> bool:
         """End a session; false when it is not known."""
         row = self._of(session_id)
@@ -59,12 +70,12 @@ class MemorySessions:
             self._write(row, revoked_at=now)
         return row is not None
 
-    async def revoke_all(self, account_id: str, now: str) -> list[str]:
+    async def revoke_all(self, account_id: str, now: str) -> list[EndedSession]:
         """End all sessions of an account; those that had not ended by then."""
         live = await self.listed(account_id, now)
         for row in live:
             await self.revoke(row.session_id, now)
-        return [row.session_id for row in live]
+        return [EndedSession.of(row) for row in live]
 
     async def forget(self, account_id: str, before: str) -> int:
         """Drop sessions of an account that would have ended before; how many there were."""
@@ -79,6 +90,10 @@ class MemorySessions:
 
     def _of(self, session_id: str) -> SessionRow | None:
         found = (row for row in self._rows.values() if row.session_id == session_id)
+        return next(found, None)
+
+    def _before(self, sha256: str) -> SessionRow | None:
+        found = (row for row in self._rows.values() if row.previous_sha256 == sha256)
         return next(found, None)
 
     def _write(self, row: SessionRow, **changed: str) -> None:

@@ -34,6 +34,15 @@ from noetl.store.memory.stored import (
     MemoryRequests,
     MemoryResults,
 )
+from noetl.store.memory.subscriptions import (
+    MemoryCircuits,
+    MemoryDeliveries,
+    MemoryKeys,
+    MemoryLetters,
+    MemoryOutcomes,
+    MemorySubscriptions,
+    MemoryTicks,
+)
 from noetl.store.memory.tables import Tables
 from noetl.store.memory.tenants import MemoryTenants
 from noetl.store.memory.timers import MemoryTimers
@@ -63,6 +72,15 @@ if TYPE_CHECKING:
     from noetl.store.reading import Reading
     from noetl.store.secrets import Credentials, ExecutionSecrets, Keychain, Records, Turns
     from noetl.store.stored import Exports, Held, Requests, Results
+    from noetl.store.subscriptions import (
+        Circuits,
+        Deliveries,
+        Keys,
+        Letters,
+        Outcomes,
+        Subscriptions,
+        Ticks,
+    )
     from noetl.store.upkeep import Upkeep
     from noetl.store.variables import Variables
     from noetl.store.versions import Versions
@@ -105,3 +123,10 @@ class MemoryStore:
         self.execution_secrets: ExecutionSecrets = MemoryExecutionSecrets(tables)
         self.turns: Turns = MemoryTurns(tables)
         self.records: Records = MemoryRecords(tables)
+        self.keys: Keys = MemoryKeys(tables)
+        self.subscriptions: Subscriptions = MemorySubscriptions(tables)
+        self.ticks: Ticks = MemoryTicks(tables)
+        self.outcomes: Outcomes = MemoryOutcomes(tables)
+        self.letters: Letters = MemoryLetters(tables)
+        self.deliveries: Deliveries = MemoryDeliveries(tables)
+        self.circuits: Circuits = MemoryCircuits(tables)

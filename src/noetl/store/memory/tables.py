@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from noetl.store.identity import AccountRow, RoleRow, SessionRow, TenantRow, TokenRow
     from noetl.store.memory.journal import Journal
     from noetl.store.secrets import CredentialRow, KeychainRow
+    from noetl.store.subscriptions import DeliveryRow, LetterRow, SubscriptionRow
 
 TimerName = tuple[str, str]
 
@@ -115,6 +116,23 @@ class SecretTables:
 
 
 @dataclass(slots=True)
+class SubscriptionTables:
+    """Subscriptions by id, and what became of their messages."""
+
+    rows: dict[str, SubscriptionRow] = field(default_factory=dict)
+    outcomes: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """Runs of messages, in the order of their ends."""
+    letters: defaultdict[str, dict[str, LetterRow]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    deliveries: defaultdict[str, dict[str, DeliveryRow]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    revisions: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Of the circuits."""
+
+
+@dataclass(slots=True)
 class Tables:
     """Every table."""
 
@@ -132,5 +150,6 @@ class Tables:
     schedules: dict[str, ScheduleRow] = field(default_factory=dict)
     identity: IdentityTables = field(default_factory=IdentityTables)
     secrets: SecretTables = field(default_factory=SecretTables)
+    subscriptions: SubscriptionTables = field(default_factory=SubscriptionTables)
     circuits: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     """Breakers by tenant and path."""

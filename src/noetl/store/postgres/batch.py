@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from noetl.clock import rfc3339
-from noetl.engine.events import ExecutionPaused, ExecutionResumed
+from noetl.engine.events import TERMINAL, ExecutionPaused, ExecutionResumed
 from noetl.store.postgres.documents import stored, written
 from noetl.store.postgres.rows import (
     binary,
@@ -22,7 +22,7 @@ from noetl.store.postgres.rows import (
     start_document,
     timer_document,
 )
-from noetl.store.postgres.values import moment
+from noetl.store.postgres.values import id_of, moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,6 +50,7 @@ class Batch:
         self._delivered = delivered
         self._turned = [change for change in changes if _is_turned(change)]
         self.has_starts = starts or any(change.expected_seq == 0 for change in changes)
+        self.has_two_keys = any(change.replay is not None for change in changes)
         self.has_rest = (
             rest
             or bool(self._turned)
@@ -87,8 +88,7 @@ class Batch:
         keys = []
         times = []
         for change in starts:
-            if change.dedup is not None:
-                scope, key, until = change.dedup
+            for scope, key, until in keys_of(change):
                 keys.append(
                     {
                         "scope": scope,
@@ -127,6 +127,7 @@ class Batch:
             [key for _, key in gone],
             [needed(change.execution_id) for change in ended],
             [moment(change.execution.completed_at) for change in ended],
+            [_told_to(change) for change in ended],
             [needed(change.execution_id) for change in self._turned],
             [change.execution.status == "PAUSED" for change in self._turned],
             _rows(self._callbacks()),
@@ -142,6 +143,17 @@ class Batch:
                     "command_id": command_id,
                 }
         return list(found.values())
+
+
+def keys_of(change: Change) -> list[tuple[str, str, str]]:
+    """The keys under which a run begins: scope, key, and the end of the window."""
+    return [key for key in (change.dedup, change.replay) if key is not None]
+
+
+def _told_to(change: Change) -> int | None:
+    """Who may wait for the end of a run, when this is the change that ends it."""
+    is_end = any(isinstance(event.event, TERMINAL) for event in change.events)
+    return id_of(change.execution.parent_execution_id) if is_end else None
 
 
 def due_of(committed_at: str) -> str:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import asyncpg
 
-from noetl.store.postgres.batch import Batch
+from noetl.store.postgres.batch import Batch, keys_of
 from noetl.store.postgres.migrate import ENSURE_PARTITIONS, MONTHS_AHEAD
 from noetl.store.postgres.rows import EVENT_COLUMNS, event_of
-from noetl.store.postgres.statements import COMMIT
+from noetl.store.postgres.statements import COMMIT, COMMIT_TWICE
 from noetl.store.postgres.values import id_of
 from noetl.store.wellformed import check
 
@@ -35,6 +35,9 @@ select snapshot_seq, snapshot from noetl.execution
 where execution_id = $1 and snapshot is not null"""
 
 
+_CLASHES: Final = (asyncpg.UniqueViolationError, asyncpg.DivisionByZeroError)
+
+
 class PostgresLog:
     """The event log."""
 
@@ -55,8 +58,9 @@ class PostgresLog:
         chosen, lost = _distinct(changes)
         try:
             return lost | await _written(self._database.fetch, chosen, done)
-        except asyncpg.UniqueViolationError:
-            # An event that is stored, or a second end: the others are not to suffer from it.
+        except _CLASHES:
+            # An event that is stored, a second end, or one of two keys that was taken meanwhile:
+            # the others are not to suffer from it.
             return lost | await self._one_by_one(chosen, done)
 
     @asynccontextmanager
@@ -74,7 +78,7 @@ class PostgresLog:
                 try:
                     async with held.transaction():
                         return lost | await _written(held.fetch, chosen, _numbers(delivered))
-                except asyncpg.UniqueViolationError:
+                except _CLASHES:
                     return frozenset(change.execution_id for change in changes)
 
             yield commit
@@ -115,7 +119,7 @@ class PostgresLog:
         for change in changes:
             try:
                 lost |= await _written(self._database.fetch, [change], done)
-            except asyncpg.UniqueViolationError:
+            except _CLASHES:
                 lost |= {change.execution_id}
         return lost
 
@@ -126,7 +130,10 @@ async def _written(
     done: list[int],
 ) -> frozenset[str]:
     batch = Batch(changes, done)
-    rows = await fetch(COMMIT[batch.has_starts, batch.has_rest], *batch.values())
+    text = COMMIT[batch.has_starts, batch.has_rest]
+    if batch.has_two_keys:
+        text = COMMIT_TWICE[batch.has_rest]
+    rows = await fetch(text, *batch.values())
     if len(rows) == len(changes):
         return frozenset()
     won = {str(row["execution_id"]) for row in rows}
@@ -145,12 +152,11 @@ def _distinct(changes: Sequence[Change]) -> tuple[list[Change], frozenset[str]]:
     lost: set[str] = set()
     keys: set[tuple[str, str]] = set()
     for change in changes:
-        key = change.dedup[:2] if change.dedup else None
-        if change.execution_id in chosen or key in keys:
+        own = {key[:2] for key in keys_of(change)}
+        if change.execution_id in chosen or own & keys:
             lost.add(change.execution_id)
             continue
         chosen[change.execution_id] = change
-        if key is not None:
-            keys.add(key)
+        keys |= own
     # Whoever writes several runs locks them in one order, so that nobody waits in a circle.
     return sorted(chosen.values(), key=lambda change: int(change.execution_id)), frozenset(lost)

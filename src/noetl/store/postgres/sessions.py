@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from noetl.store.identity import SessionRow
+from noetl.store.identity import EndedSession, SessionRow
 from noetl.store.postgres.documents import value_of, written
 from noetl.store.postgres.values import id_of, moment, told
 
@@ -17,7 +17,11 @@ _PUT: Final = """
 insert into noetl.session
     (session_id, sha256, account_id, created_at, expires_at, idle_until, client, revoked_at)
 values ($1, $2, $3, $4, $5, $6, $7, $8)"""
-_FIND: Final = "select * from noetl.session_held where sha256 = $1 and active"
+_FIND: Final = """
+select * from noetl.session_held where sha256 = $1 and active
+union all
+select * from noetl.session_held where previous_sha256 = $1 and active
+limit 1"""
 _GET: Final = "select * from noetl.session_held where session_id = $1"
 _LISTED: Final = """
 select * from noetl.session_held
@@ -26,6 +30,11 @@ order by session_id"""
 _TOUCH: Final = """
 update noetl.session set idle_until = least($2, expires_at)
 where session_id = $1 and idle_until + interval '1 minute' <= $2"""
+_REFRESH: Final = """
+update noetl.session
+set sha256 = $2, previous_sha256 = sha256, refreshed_at = $4, expires_at = $5, idle_until = $6
+where session_id = $1 and sha256 = $3 and revoked_at is null
+returning true"""
 _REVOKE: Final = """
 update noetl.session set revoked_at = coalesce(revoked_at, $2) where session_id = $1
 returning true"""
@@ -33,9 +42,9 @@ _REVOKE_ALL: Final = """
 with ended as (
     update noetl.session set revoked_at = $2
     where account_id = $1 and revoked_at is null and expires_at > $2 and idle_until > $2
-    returning session_id
+    returning session_id, sha256, previous_sha256
 )
-select session_id from ended order by session_id"""
+select * from ended order by session_id"""
 _FORGET: Final = """
 with gone as (
     delete from noetl.session where account_id = $1 and expires_at < $2 returning 1
@@ -64,7 +73,7 @@ class PostgresSessions:
         )
 
     async def find(self, sha256: str) -> SessionRow | None:
-        """The session of this digest, revoked or expired ones included."""
+        """The session of this digest, or that had it before; revoked or expired ones included."""
         row = await self._database.fetchrow(_FIND, bytes.fromhex(sha256))
         return None if row is None else _row(row)
 
@@ -82,21 +91,42 @@ class PostgresSessions:
         """Note that a session is used: never beyond its end, written at most once a minute."""
         await self._database.execute(_TOUCH, id_of(session_id), moment(idle_until))
 
+    async def refresh(self, row: SessionRow) -> bool:
+        """Write the digests and moments of a session that has `previous_sha256` for its digest."""
+        is_done = await self._database.fetchval(
+            _REFRESH,
+            id_of(row.session_id),
+            bytes.fromhex(row.sha256),
+            bytes.fromhex(row.previous_sha256 or ""),
+            moment(row.refreshed_at),
+            moment(row.expires_at),
+            moment(row.idle_until),
+        )
+        return bool(is_done)
+
     async def revoke(self, session_id: str, now: str) -> bool:
         """End a session; false when it is not known."""
         return bool(await self._database.fetchval(_REVOKE, id_of(session_id), moment(now)))
 
-    async def revoke_all(self, account_id: str, now: str) -> list[str]:
+    async def revoke_all(self, account_id: str, now: str) -> list[EndedSession]:
         """End all sessions of an account; those that had not ended by then."""
         rows = await self._database.fetch(_REVOKE_ALL, id_of(account_id), moment(now))
-        return [str(row["session_id"]) for row in rows]
+        return [_ended(row) for row in rows]
 
     async def forget(self, account_id: str, before: str) -> int:
         """Drop sessions of an account that would have ended before; how many there were."""
         return int(await self._database.fetchval(_FORGET, id_of(account_id), moment(before)))
 
 
+def _ended(row: asyncpg.Record) -> EndedSession:
+    digests = (row["sha256"], row["previous_sha256"])
+    return EndedSession(
+        session_id=str(row["session_id"]), digests=tuple(one.hex() for one in digests if one)
+    )
+
+
 def _row(row: asyncpg.Record) -> SessionRow:
+    before = row["previous_sha256"]
     return SessionRow(
         session_id=str(row["session_id"]),
         sha256=row["sha256"].hex(),
@@ -106,6 +136,8 @@ def _row(row: asyncpg.Record) -> SessionRow:
         idle_until=told(row["idle_until"]) or "",
         client=value_of(row["client"]) or {},
         revoked_at=told(row["revoked_at"]),
+        refreshed_at=told(row["refreshed_at"]),
+        previous_sha256=None if before is None else before.hex(),
         account=row["subject"],
         kind=row["kind"],
         roles=tuple(row["roles"]),

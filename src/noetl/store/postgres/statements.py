@@ -1,7 +1,8 @@
 """The one statement of a commit: who lost a race is found first, and only winners are written.
 
-A data-modifying statement is one round trip and one transaction whatever the batch holds. Four
-texts exist, so that a step of a running chain does not pay for what only starts and ends need.
+A data-modifying statement is one round trip and one transaction whatever the batch holds. Six texts
+exist, so that a step of a running chain does not pay for what only starts and ends need, nor a
+start with one key for those with two.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ TIMERS: Final = {
 }  # fmt: skip
 GONE: Final = {"execution_id": "bigint", "timer_key": "text"}
 CALLBACKS: Final = {"key_sha256": "text", "execution_id": "bigint", "command_id": "bigint"}
-ENDED: Final = {"execution_id": "bigint", "completed_at": "timestamptz"}
+ENDED: Final = {
+    "execution_id": "bigint", "completed_at": "timestamptz", "told_to": "bigint",
+}  # fmt: skip
 TURNED: Final = {"execution_id": "bigint", "is_paused": "boolean"}
 
 _WON: Final = "execution_id in (select execution_id from won)"
@@ -112,9 +115,8 @@ def _advanced(text: _Text) -> list[str]:
     ]
 
 
-def _created(text: _Text) -> list[str]:
-    """Runs that begin, when their id and their key are free; a lost one leaves no key behind."""
-    told = [name for name in STARTS if name not in {"execution_id", "has_key"}]
+def _keys(text: _Text) -> list[str]:
+    """Keys that were free; a start has one at most."""
     return [
         f"""keys as (
     insert into noetl.subscription_dedup as d ({_columns(KEYS)})
@@ -125,6 +127,46 @@ def _created(text: _Text) -> list[str]:
         body_digest = excluded.body_digest, expires_at = excluded.expires_at
     where d.expires_at <= {text.one()}::timestamptz
     returning d.execution_id)""",  # noqa: S608 - as above
+    ]
+
+
+def _more_keys(text: _Text) -> list[str]:
+    """Keys of starts that may have two: one that is taken keeps the other from being written."""
+    given, now = text.rows(KEYS, "k"), f"{text.one()}::timestamptz"
+    return [
+        f"given as (select * from {given})",  # noqa: S608 - as above
+        f"""taken as (
+    select g.execution_id from given g join noetl.subscription_dedup d
+        on d.scope = g.scope and d.dedup_key = g.dedup_key where d.expires_at > {now})""",  # noqa: S608 - as above
+        f"""tried as (
+    insert into noetl.subscription_dedup as d ({_columns(KEYS)})
+    select g.* from given g
+    where not exists (select from noetl.execution x where x.execution_id = g.execution_id)
+        and not exists (select from taken t where t.execution_id = g.execution_id)
+    on conflict (scope, dedup_key) do update set execution_id = excluded.execution_id,
+        body_digest = excluded.body_digest, expires_at = excluded.expires_at
+    where d.expires_at <= {now}
+    returning d.execution_id)""",  # noqa: S608 - as above
+        """keys as (
+    select execution_id from (select execution_id, count(*) as n from tried group by 1) as got
+    join (select execution_id, count(*) as n from given group by 1) as asked
+        using (execution_id, n))""",
+    ]
+
+
+_NO_HALF: Final = """
+union all
+select null where 1 / case when exists (
+    select from tried where execution_id not in (select execution_id from keys)
+) then 0 else 1 end = 0"""
+"""A key that was taken between the look and the insert: nothing of the statement may stay."""
+
+
+def _created(text: _Text, *, twice: bool) -> list[str]:
+    """Runs that begin, when their id and their keys are free; a lost one leaves no key behind."""
+    told = [name for name in STARTS if name not in {"execution_id", "has_key"}]
+    return [
+        *(_more_keys(text) if twice else _keys(text)),
         f"""created as (
     insert into noetl.execution (execution_id, status, last_seq, last_event_id, last_event_type,
         current_steps, steps, event_count, pending_commands, result, error, error_message,
@@ -205,6 +247,10 @@ def _rest(text: _Text) -> list[str]:
     select * from {text.rows(CALLBACKS, "t")} where {_WON}
     on conflict (key_sha256) do update set execution_id = excluded.execution_id,
         command_id = excluded.command_id)""",  # noqa: S608 - as above
+        """outcomes as (
+    insert into noetl.subscription_outcome (subscription_id, execution_id)
+    select s.subscription_id, n.execution_id
+    from ended n join noetl.subscription s on s.subscription_id = n.told_to)""",
         f"""closed as (
     update noetl.command c set status = 'CANCELLED', completed_at = n.completed_at,
         worker_id = null, lease_until = null
@@ -217,14 +263,16 @@ def _rest(text: _Text) -> list[str]:
     ]
 
 
-def _statement(*, starts: bool, rest: bool) -> str:
+def _statement(*, starts: bool, rest: bool, twice: bool = False) -> str:
     text = _Text()
     parts = _advanced(text)
-    parts += _created(text) if starts else ["won as (select execution_id from advanced)"]
+    alone = ["won as (select execution_id from advanced)"]
+    parts += _created(text, twice=twice) if starts else alone
     parts += _written(text)
     if rest:
         parts += _rest(text)
-    return "with " + ",\n".join(parts) + "\nselect execution_id from won"
+    last = _NO_HALF if twice else ""
+    return "with " + ",\n".join(parts) + "\nselect execution_id from won" + last
 
 
 COMMIT: Final = {
@@ -233,3 +281,7 @@ COMMIT: Final = {
     for rest in (False, True)
 }
 """By whether runs begin, and whether there is more than events, commands and messages."""
+COMMIT_TWICE: Final = {
+    rest: _statement(starts=True, rest=rest, twice=True) for rest in (False, True)
+}
+"""The same for batches in which a run begins under two keys."""

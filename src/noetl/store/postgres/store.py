@@ -12,6 +12,7 @@ from noetl.store.postgres.catalog import PostgresCatalog
 from noetl.store.postgres.commands import PostgresCommands
 from noetl.store.postgres.executions import PostgresExecutions
 from noetl.store.postgres.log import PostgresLog
+from noetl.store.postgres.messages import PostgresCircuits, PostgresDeliveries, PostgresLetters
 from noetl.store.postgres.outbox import PostgresOutbox
 from noetl.store.postgres.output import PostgresOutput
 from noetl.store.postgres.projections import PostgresProjections
@@ -34,6 +35,12 @@ from noetl.store.postgres.stored import (
     PostgresHeld,
     PostgresRequests,
     PostgresResults,
+)
+from noetl.store.postgres.subscriptions import (
+    PostgresKeys,
+    PostgresOutcomes,
+    PostgresSubscriptions,
+    PostgresTicks,
 )
 from noetl.store.postgres.tenants import PostgresTenants
 from noetl.store.postgres.timers import PostgresTimers
@@ -63,6 +70,15 @@ if TYPE_CHECKING:
     from noetl.store.reading import Reading
     from noetl.store.secrets import Credentials, ExecutionSecrets, Keychain, Records, Turns
     from noetl.store.stored import Exports, Held, Requests, Results
+    from noetl.store.subscriptions import (
+        Circuits,
+        Deliveries,
+        Keys,
+        Letters,
+        Outcomes,
+        Subscriptions,
+        Ticks,
+    )
     from noetl.store.upkeep import Upkeep
     from noetl.store.variables import Variables
     from noetl.store.versions import Versions
@@ -108,6 +124,17 @@ class PostgresStore:
         self.execution_secrets: ExecutionSecrets = PostgresExecutionSecrets(database)
         self.turns: Turns = PostgresTurns(database)
         self.records: Records = PostgresRecords(database)
+        self._listen(database)
+
+    def _listen(self, database: Database) -> None:
+        """Make the parts that subscriptions need."""
+        self.keys: Keys = PostgresKeys(database)
+        self.subscriptions: Subscriptions = PostgresSubscriptions(database)
+        self.ticks: Ticks = PostgresTicks(database)
+        self.outcomes: Outcomes = PostgresOutcomes(database)
+        self.letters: Letters = PostgresLetters(database)
+        self.deliveries: Deliveries = PostgresDeliveries(database)
+        self.circuits: Circuits = PostgresCircuits(database)
 
     async def warm_up(self) -> None:
         """Have the first connections ready for the first commits."""

@@ -46,10 +46,12 @@ _OWNERLESS: Final = """
 select given.id from unnest($1::bigint[]) given (id)
 where not exists (select 1 from noetl.execution run where run.execution_id = given.id)"""
 _FIRST: Final = """
-insert into noetl.request_result (request_id, execution_id, sha256, created_at, expires_at)
-values ($1, $2, $3, $4, $5)
+insert into noetl.request_result
+    (request_id, execution_id, sha256, created_at, expires_at, body, media_type)
+values ($1, $2, $3, $4, $5, $7, $8)
 on conflict (request_id) do update set execution_id = excluded.execution_id,
-    sha256 = excluded.sha256, created_at = excluded.created_at, expires_at = excluded.expires_at
+    sha256 = excluded.sha256, created_at = excluded.created_at, expires_at = excluded.expires_at,
+    body = excluded.body, media_type = excluded.media_type
     where request_result.expires_at <= $6
 returning *"""
 _REQUEST: Final = """
@@ -129,6 +131,8 @@ class PostgresRequests:
             moment(row.created_at),
             moment(row.expires_at),
             moment(now),
+            row.body,
+            None if row.media_type is None else stored(row.media_type),
         )
         if made is not None:
             return _request(made)
@@ -211,6 +215,8 @@ def _request(row: asyncpg.Record) -> RequestRow:
         execution_id=text_of(row["execution_id"]),
         created_at=told(row["created_at"]) or "",
         expires_at=told(row["expires_at"]),
+        body=row["body"],
+        media_type=shown_or_none(row["media_type"]),
     )
 
 

@@ -82,6 +82,9 @@ _OLD: Final[dict[Table, _Old]] = {
     ),
     "request": _Old("noetl.request_result", ("request_id",), "expires_at < $1"),
     "delivery": _Old("noetl.delivery", ("subscription_id", "delivery_id"), "at < $1"),
+    "outcome": _Old(
+        "noetl.subscription_outcome", ("subscription_id", "xid", "execution_id"), "at < $1"
+    ),
 }
 
 

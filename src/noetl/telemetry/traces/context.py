@@ -64,7 +64,7 @@ def of_headers(headers: Mapping[str, str]) -> dict[str, Any] | None:
         return None
     trace = {TRACEPARENT: parent[:55]}
     state, baggage = headers.get(TRACESTATE), headers.get(BAGGAGE)
-    if state and _is_state(state):
+    if state and is_state(state):
         trace[TRACESTATE] = state
     if baggage and len(baggage.encode()) <= MOST_BAGGAGE_BYTES:
         trace[BAGGAGE] = baggage
@@ -82,10 +82,11 @@ def onward(trace: Mapping[str, Any] | None) -> dict[str, str]:
     if trace is None or place is None:
         return {}
     made, state = {TRACEPARENT: place.traceparent}, trace.get(TRACESTATE)
-    return {**made, TRACESTATE: state} if _is_state(state) else made
+    return {**made, TRACESTATE: state} if is_state(state) else made
 
 
-def _is_state(state: object) -> TypeGuard[str]:
+def is_state(state: object) -> TypeGuard[str]:
+    """Whether it is a `tracestate` that may go on."""
     if not isinstance(state, str):
         return False
     return len(state) <= MOST_STATE and _STATE.fullmatch(state) is not None

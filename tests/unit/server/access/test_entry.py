@@ -74,7 +74,7 @@ async def test_a_request_needs_a_token_that_is_known() -> None:
         assert await ask(r, f"Bearer {good}", "POST", f"{RUN}/cancel") == (403, "forbidden")
         assert r.plane.access.outcomes == {
             "ok": 2, "auth_required": 5, "token_expired": 0, "session_expired": 0, "forbidden": 2,
-            "rate_limited": 0, "internal": 0,
+            "rate_limited": 0, "bad_identity": 0, "internal": 0,
         }  # fmt: skip
 
 
@@ -144,7 +144,7 @@ async def test_internal_routes_have_refusals_of_their_own() -> None:
         caller = await r.plane.access.caller(_Request("Bearer inner"), "internal")
     assert (unset.value.status, unset.value.code) == (503, "internal_token_unset")
     assert found == [(403, "internal_token_mismatch")] * 5
-    assert caller.roles == ("system",)
+    assert caller.roles == ("system", "gateway")
 
 
 def test_a_workers_token_is_for_its_pool() -> None:

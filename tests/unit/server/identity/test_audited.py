@@ -51,8 +51,8 @@ async def test_every_change_is_kept_and_no_secret_with_it() -> None:
             ("user.created", "anna", "ok"),
             ("user.changed", "anna", "ok"),
             ("user.roles_changed", "anna", "ok"),
-            ("auth.login", "anna", "ok"),
-            ("auth.login", "anna", "ok"),
+            ("auth.login.succeeded", "anna", "ok"),
+            ("auth.login.succeeded", "anna", "ok"),
             ("auth.token.created", made.token_id, "ok"),
             ("auth.token.rotated", made.token_id, "ok"),
             ("auth.token.revoked", made.token_id, "ok"),
@@ -60,7 +60,7 @@ async def test_every_change_is_kept_and_no_secret_with_it() -> None:
             ("auth.logout", opened[0].session_id, "ok"),
             ("user.removed", "anna", "ok"),
         ]
-        assert ("auth.login", "anna", "bad_credentials") in kept
+        assert ("auth.login.failed", "anna", "bad_credentials") in kept
         text = msgspec.json.encode(rows).decode()
         for secret in (
             PASSWORD,

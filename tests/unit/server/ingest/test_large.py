@@ -7,8 +7,8 @@ import pytest
 from noetl.api.problems import Refused
 from noetl.blobs.memory import MemoryBlobs
 from noetl.dsl.views import Reference
+from noetl.edge.errors import TooLargeToRead
 from noetl.engine import events as ev
-from noetl.server.edge.errors import TooLargeToRead
 from noetl.server.ingest.large import Large
 from tests.unit.server.rig import ONE_STEP, PYTHON, many, rig, virtually
 

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 import pytest
 
 from noetl.api.executions import Control
+from noetl.edge.errors import Draining, PoolSaturated
 from noetl.engine import events as ev
 from noetl.engine.fold import fold
 from noetl.engine.state import State
 from noetl.errors import NoetlError
-from noetl.server.edge.errors import Draining, PoolSaturated
 from noetl.server.ingest.lines import MOST_QUEUED
 from noetl.server.ingest.posts import Ask, Post, Stamped
 from noetl.store.memory.store import MemoryStore

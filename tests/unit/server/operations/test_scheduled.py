@@ -14,8 +14,8 @@ from noetl.api.http import AsgiTransport
 from noetl.api.problems import Refused
 from noetl.api.schedules import Backfill, ScheduleBody
 from noetl.clock import LoopClock
+from noetl.edge.errors import NotFound
 from noetl.server.access.caller import Caller
-from noetl.server.edge.errors import NotFound
 from noetl.store.base import Listing, ScheduleListing
 from noetl.store.memory.store import MemoryStore
 from tests.unit.server.rig import HEAD, ONE_STEP, START, rig, virtually

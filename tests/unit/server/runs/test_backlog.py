@@ -9,9 +9,9 @@ import pytest
 
 from noetl.api.catalog import Register
 from noetl.api.executions import Execute
+from noetl.edge.errors import PoolSaturated
+from noetl.edge.problems import answer_of
 from noetl.server.access.caller import Caller
-from noetl.server.edge.errors import PoolSaturated
-from noetl.server.edge.problems import answer_of
 from noetl.server.ingest.lines import MOST_STARTS, MOST_STARTS_QUEUED
 from noetl.server.ingest.posts import Post
 from noetl.store.memory.store import MemoryStore

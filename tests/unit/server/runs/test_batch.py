@@ -11,8 +11,8 @@ from noetl.api.catalog import Register
 from noetl.api.executions import Control, Dedup, Execute
 from noetl.api.http import AsgiTransport
 from noetl.api.problems import Refused
+from noetl.edge.errors import Forbidden
 from noetl.server.access.entry import Caller
-from noetl.server.edge.errors import Forbidden
 from noetl.store.memory.store import MemoryStore
 from tests.unit.server.rig import HEAD, ONE_STEP, rig, virtually
 

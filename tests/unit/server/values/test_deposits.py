@@ -73,7 +73,26 @@ async def test_the_first_result_of_a_request_counts() -> None:
         assert await r.client.get_request_result("r-1") == b'{"a":1}'
         answer, _ = await call(r, "GET", f"{REQUESTS}/r-1/result")
         assert answer.headers["etag"] == f'"{told.sha256}"'
-        assert await r.plane.parts.blobs.listed("requests/") == [f"requests/r-1/{told.sha256}"]
+        assert await r.plane.parts.blobs.listed("requests/") == []  # it lies in its row
+
+
+@virtually
+async def test_a_large_result_of_a_request_lies_in_the_object_store() -> None:
+    async with rig() as r:
+        for number, size in enumerate((64 * 1024, 64 * 1024 + 1)):
+            data = b'"' + b"x" * (size - 2) + b'"'
+            told = await r.client.put_request_result(f"r-{number}", data)
+            assert (await r.client.put_request_result(f"r-{number}", data)).status == "duplicate"
+            with pytest.raises(Refused) as refused:
+                await r.client.put_request_result(f"r-{number}", b"2")
+            assert refused.value.code == "digest_mismatch"
+            assert await r.client.get_request_result(f"r-{number}") == data
+            part = {"range": "bytes=1-3"}
+            answer, _ = await call(r, "GET", f"{REQUESTS}/r-{number}/result", **part)
+            assert (answer.status, answer.body) == (206, b"xxx")
+            is_apart = size > 64 * 1024
+            found = await r.plane.parts.blobs.listed(f"requests/r-{number}/")
+            assert found == ([f"requests/r-{number}/{told.sha256}"] if is_apart else [])
 
 
 @virtually

@@ -8,8 +8,8 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-from noetl.server.edge.problems import MEDIA_TYPE as PROBLEM
-from noetl.server.routes.openapi.schemas import PLACE
+from noetl.edge.openapi import PLACE
+from noetl.edge.problems import MEDIA_TYPE as PROBLEM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

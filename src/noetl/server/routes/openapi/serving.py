@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from noetl.edge.declared import UNCHANGED, Declared
+from noetl.edge.reading import JSON
 from noetl.server.access.permissions import PUBLIC
-from noetl.server.routes.declared import UNCHANGED, Declared
 from noetl.server.routes.etags import tagged_bytes
-from noetl.server.routes.exchange import JSON, route
-from noetl.server.routes.openapi.document import document_of
+from noetl.server.routes.exchange import route
+from noetl.server.routes.openapi.document import server_document
 from noetl.server.routes.openapi.page import POLICY, page_of
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def routes(plane: Plane, known: Callable[[], Sequence[Route]]) -> list[Route]:
 
     def written() -> dict[str, bytes]:
         if not made:
-            told: Any = document_of(known())  # type: ignore[arg-type]  # the door takes only ours
+            told: Any = server_document(known())  # type: ignore[arg-type]  # the door takes only ours
             made[HTML] = page_of(told).encode()
             made[JSON] = _encode(told)
         return made

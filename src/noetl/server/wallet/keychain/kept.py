@@ -14,10 +14,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from noetl.clock import rfc3339
+from noetl.edge.moments import from_now
 from noetl.errors import NoetlError
 from noetl.ids import random_key
 from noetl.secrets.kek.base import RecordDamaged
-from noetl.server.edge.moments import from_now
 from noetl.server.wallet.keychain.values import KEPT_S, RESOLVED, Value
 
 if TYPE_CHECKING:

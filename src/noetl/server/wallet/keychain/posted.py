@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from noetl.dsl.playbook.document import entry_faults
+from noetl.edge.errors import Forbidden, Unacceptable
 from noetl.server.access.caller import must
-from noetl.server.edge.errors import Forbidden, Unacceptable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,9 +8,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from noetl.clock import rfc3339
+from noetl.edge.errors import UnknownExecution
+from noetl.edge.moments import from_now
 from noetl.errors import NoetlError
-from noetl.server.edge.errors import UnknownExecution
-from noetl.server.edge.moments import from_now
 from noetl.server.wallet.keychain.posted import renewal_of
 from noetl.server.wallet.keychain.resolution import spot_at
 from noetl.server.wallet.keychain.values import POSTED

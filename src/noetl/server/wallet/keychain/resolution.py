@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from noetl.dsl.secret_inputs import with_secrets
-from noetl.server.edge.errors import NotFound
+from noetl.edge.errors import NotFound
 from noetl.server.wallet.errors import must_reside
 from noetl.server.wallet.keychain.entries import is_fetched
 from noetl.server.wallet.keychain.kept import Keeping, Made, refresh_token_of

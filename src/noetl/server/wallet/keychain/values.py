@@ -9,9 +9,9 @@ import msgspec
 
 from noetl.api.credentials import KeychainKept, KeychainPage, KeychainRemoved, KeychainShown
 from noetl.clock import rfc3339
+from noetl.edge.errors import Forbidden, Unacceptable, UnknownExecution, UnknownPath
+from noetl.edge.moments import from_now, moment_of
 from noetl.server.access.caller import must
-from noetl.server.edge.errors import Forbidden, Unacceptable, UnknownExecution, UnknownPath
-from noetl.server.edge.moments import from_now, moment_of
 from noetl.server.wallet.keychain.posted import WRITE as _WRITE
 from noetl.server.wallet.keychain.posted import must_be_fit
 from noetl.store.secrets import KeychainRow
@@ -19,9 +19,9 @@ from noetl.store.secrets import KeychainRow
 if TYPE_CHECKING:
     from noetl.api.credentials import KeychainPut, Scope
     from noetl.clock import Clock
+    from noetl.edge.cursor import Cursors
     from noetl.ids import Ids
     from noetl.server.access.caller import Caller
-    from noetl.server.edge.cursor import Cursors
     from noetl.server.wallet.box import Box
     from noetl.store.base import Store
 

@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 
 from noetl.clock import rfc3339
-from noetl.server.operations.ticks import due, fires_at, next_run_at, ticks
+from noetl.server.ticks import due, fires_at, next_run_at, ticks
 from noetl.store.base import ScheduleRow
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
