@@ -1,0 +1,1 @@
+"""Messages become executions: the one engine of listeners, ticks, webhooks and the command line."""

@@ -1,0 +1,176 @@
+"""Where the parts of one subscription's engine meet: what listens, ticks and webhooks all use."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from noetl.blobs.spool.base import SpoolError
+from noetl.blobs.spool.rules import Place
+from noetl.blobs.spool.rules import Rules as SpoolRules
+from noetl.blobs.spool.spool import Spool
+from noetl.dsl.subscription.spool import Spool as SpoolSpec
+from noetl.intake.audit import Audit, Shelf
+from noetl.intake.breakers import Breakers
+from noetl.intake.drain import Drain
+from noetl.intake.engine import Intake, Parts
+from noetl.intake.leases import RENEW_S, Lease
+from noetl.intake.probes import probe
+from noetl.intake.probing import Prober
+from noetl.sources.breaker import Rules
+from noetl.sources.ordering import circuit_of, downstreams_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from noetl.blobs.spool.base import SpoolStore
+    from noetl.clock import Clock
+    from noetl.ids import Ids
+    from noetl.intake.audit import Poster
+    from noetl.intake.circuit_stores import CircuitStore
+    from noetl.intake.deliveries import Listener
+    from noetl.intake.dispatch import Starter
+    from noetl.intake.keeping import LetterBox
+    from noetl.intake.metrics import IntakeMetrics
+    from noetl.intake.probing import Ask
+    from noetl.intake.runs import Runs
+    from noetl.telemetry.traces.tracer import Tracer
+
+LOOK_S: Final = 1.0
+REFRESH_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wiring:
+    """What a process gives to the engine of one subscription."""
+
+    listener: Listener
+    tenant: str
+    holder: str
+    """The name of this process, for the lease."""
+    ids: Ids
+    clock: Clock
+    starter: Starter
+    poster: Poster
+    circuits: CircuitStore
+    letters: LetterBox
+    metrics: IntakeMetrics
+    store: SpoolStore | None = None
+    """Where messages wait; none when the mode is off."""
+    runs: Runs | None = None
+    ask: Ask = probe
+    tracer: Tracer | None = None
+    may_drain: Callable[[], bool] = lambda: True
+    """Whether messages that wait may go; those of a subscription that is paused may not."""
+
+
+class Assembly:
+    """The engine of one subscription, with all that works in its background."""
+
+    def __init__(self, wiring: Wiring) -> None:
+        listener, clock, store = wiring.listener, wiring.clock, wiring.store
+        spec = listener.spec
+        downstreams, circuit = downstreams_of(spec), circuit_of(spec)
+        place = Place(wiring.tenant, listener.path)
+        self._wiring = wiring
+        self.audit = Audit(
+            listener.subscription_id,
+            listener.path,
+            ids=wiring.ids,
+            clock=clock,
+            poster=wiring.poster,
+            metrics=wiring.metrics,
+            shelf=Shelf(store, place.events) if store is not None else None,
+        )
+        self.breakers = Breakers(
+            listener.path,
+            [one.name for one in downstreams],
+            Rules(
+                trip_after=circuit.trip_after,
+                probe_after_ms=circuit.probe_after_ms,
+                probe_interval_ms=circuit.probe_interval_ms,
+            ),
+            store=wiring.circuits,
+            clock=clock,
+            tell=self.audit.tell,
+            metrics=wiring.metrics,
+        )
+        rules = SpoolRules.of(spec.spool or SpoolSpec())
+        self.spool = Spool(store, place, rules, clock, self.audit.tell) if store else None
+        self.lease = Lease(listener.path, wiring.holder, store=wiring.circuits, clock=clock)
+        parts = Parts(
+            listener=listener,
+            ids=wiring.ids,
+            clock=clock,
+            starter=wiring.starter,
+            breakers=self.breakers,
+            letters=wiring.letters,
+            tell=self.audit.tell,
+            metrics=wiring.metrics,
+            spool=self.spool,
+            runs=wiring.runs,
+            tracer=wiring.tracer,
+        )
+        self.intake = Intake(parts)
+        self.prober = Prober(
+            downstreams, self.breakers, clock, may_probe=self._leads, ask=wiring.ask
+        )
+        self.drain = (
+            Drain(parts, self.intake, self.prober, may_drain=self._drains) if self.spool else None
+        )
+
+    async def start(self) -> None:
+        """Learn what was before: circuits, who drains, and what waits."""
+        await self.breakers.refresh()
+        await self.lease.keep()
+        if self.drain is not None:
+            await self.drain.recover()
+
+    async def run(self) -> None:
+        """Everything in the background, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.audit.run(), name="intake-audit")
+            tasks.create_task(self.prober.run(), name="intake-probes")
+            tasks.create_task(_every(RENEW_S, self._renew), name="intake-lease")
+            tasks.create_task(_every(REFRESH_S, self.breakers.refresh), name="intake-circuits")
+            if self.drain is not None:
+                tasks.create_task(self.drain.run(), name="intake-drain")
+                tasks.create_task(_every(LOOK_S, self._tidy), name="intake-tidy")
+
+    async def stop(self) -> None:
+        """Tell what is left to tell, and let others drain."""
+        await self.lease.release()
+        await self.audit.flush()
+
+    def _leads(self) -> bool:
+        return self.lease.is_held
+
+    def _drains(self) -> bool:
+        return self.lease.is_held and self._wiring.may_drain()
+
+    async def _renew(self) -> None:
+        await self.lease.keep()
+
+    async def _tidy(self) -> None:
+        spool, path = self.spool, self._wiring.listener.path
+        if spool is None:
+            return
+        if self.lease.is_held:
+            spec = self._wiring.listener.spec
+            keda = spec.scaling.keda if spec.scaling else None
+            is_shared = max(spec.runtime.max_instances, keda.max if keda else 1) > 1
+            with suppress(SpoolError):  # it is done again in a second
+                await spool.tidy(is_shared=is_shared)
+        metrics, oldest = self._wiring.metrics, spool.oldest_at
+        metrics.spool_bytes.set(float(spool.size_bytes), path)
+        metrics.spool_items.set(float(spool.pending()), path)
+        age = 0.0 if oldest is None else (self._wiring.clock.now() - oldest).total_seconds()
+        metrics.spool_oldest_s.set(max(0.0, age), path)
+
+
+async def _every(seconds: float, do: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await do()
+        await asyncio.sleep(seconds)
