@@ -22,6 +22,10 @@ Path = tuple[str, ...]
 
 MASK = "***"
 """What stands in the place of a value."""
+CALLBACK: Path = ("callback_token",)
+"""What proves that a run itself sends word to the client who waits for it; always a secret."""
+CALLBACK_URL = "gateway_url"
+"""Where that client waits."""
 _NOTHING: tuple[Path, ...] = ()
 
 
@@ -104,6 +108,12 @@ def with_secrets(values: Mapping[str, Any], secrets: Mapping[str, Any]) -> dict[
             box = box[name]
         box[path[-1]] = secret
     return whole
+
+
+def callback_of(workload: Mapping[str, Any]) -> str:
+    """Where word of a run is sent with its proof; empty when it has none."""
+    url = workload.get(CALLBACK_URL)
+    return url if isinstance(url, str) and workload.get(CALLBACK[0]) == MASK else ""
 
 
 def named(path: Path) -> str:

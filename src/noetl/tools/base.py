@@ -67,6 +67,14 @@ class Parked:
     request: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Callback:
+    """Where the client of a run waits for word of it, and what proves that the run sends it."""
+
+    url: str
+    token: Callable[[], Awaitable[str | None]] = field(repr=False)
+
+
 async def _nothing_found(_name: str) -> tuple[bool, Any]:
     return False, None
 
@@ -105,12 +113,15 @@ class ToolContext:
     scope: Mapping[str, Any] = field(default_factory=dict)
     names: tuple[str, ...] = ()
     pool: str = ""  # of the worker
+    worker_id: str = ""
+    ids: Any = None  # makes ids that no other process makes
     trace: Mapping[str, Any] | None = None  # where in its trace the task is, for those it asks
     redactor: Redactor = field(default_factory=Redactor)
     fetch: Callable[[str], Awaitable[tuple[bool, Any]]] = _nothing_found
     load: Callable[[Reference], Awaitable[None]] | None = None  # makes it readable in the scope
     load_script: Callable[[Script], Awaitable[str]] | None = None
     secrets: Callable[[str], Awaitable[Mapping[str, Any]]] | None = None
+    callback: Callback | None = None
     name_secret: Callable[[str, Mapping[str, Any]], Awaitable[None]] | None = None
     results: Any = None
     client: Any = None  # the worker's way to the server, for what ends after the task has parked

@@ -32,7 +32,7 @@ from noetl.tools.secrets import SecretsTool
 from noetl.tools.shell import ShellTool
 from noetl.tools.snowflake.tool import SnowflakeTool
 from noetl.tools.sqlite import SqliteTool
-from noetl.tools.subscription import SubscriptionTool
+from noetl.tools.subscription.tool import SubscriptionTool
 from noetl.tools.transfer.sides import Sides
 from noetl.tools.transfer.tool import SnowflakeTransferTool, TransferTool
 from noetl.tools.wait import WaitTool
@@ -61,6 +61,10 @@ class Parts:
     site: Site = field(default_factory=Site)
     mcp: Known = field(default_factory=Known)
     clock: Clock = field(default_factory=SystemClock)
+    home: Path | None = None
+    """Where spools on local disks begin."""
+    pubsub_emulator: str = ""
+    """Where an emulator of Pub/Sub listens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,7 @@ def builtins(parts: Parts) -> dict[str, Tool]:
         PlaybookTool(),
         PlaybooksTool(),
         NatsTool(brokers, parts.clock),
-        SubscriptionTool(brokers, parts.clock),
+        SubscriptionTool(brokers, parts.clock, emulator=parts.pubsub_emulator, home=parts.home),
         AgentTool(parts.interpreters),
         McpTool(Guard(egress=parts.egress), parts.processes, parts.mcp),
         SecretsTool(),

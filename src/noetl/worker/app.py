@@ -111,6 +111,8 @@ class Worker:
                     scripts=parts.scripts,
                     secrets=self._handed,
                     pool=parts.pool,
+                    worker_id=parts.worker_id,
+                    ids=parts.ids,
                     ceiling_s=parts.ceiling_s,
                     default_s=parts.default_s,
                     tracer=parts.tracer,

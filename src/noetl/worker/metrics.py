@@ -13,7 +13,7 @@ from noetl.telemetry.redact import SINKS
 from noetl.tools.container.supervise import RUNTIMES, STATES
 from noetl.tools.container.tool import ContainerTool
 from noetl.tools.http.tally import CLASSES, REASONS, Tally
-from noetl.tools.subscription import Fetched
+from noetl.tools.subscription.tool import Fetched
 from noetl.worker.meters import Meters
 
 if TYPE_CHECKING:

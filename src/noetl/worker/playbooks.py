@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from noetl.api.problems import Refused
 from noetl.dsl.diagnostics import InvalidDocument
+from noetl.dsl.draining import drain_of
 from noetl.dsl.parse import parse
 from noetl.dsl.playbook import Playbook
 from noetl.dsl.plugins import STORED
 from noetl.dsl.secret_inputs import secret_paths
+from noetl.dsl.subscription.document import Subscription
 from noetl.engine.cursor import claim_step
 from noetl.tools.base import ToolError
 from noetl.worker.patience import is_passing, patiently
@@ -89,7 +91,9 @@ class Playbooks:
 
 def _known(entry: Entry) -> Known:
     parsed = parse(entry.content, plugins=STORED)
-    playbook = parsed.model
+    playbook: object = parsed.model
+    if isinstance(playbook, Subscription):  # the run of a tick
+        playbook = drain_of(playbook)
     if not isinstance(playbook, Playbook):
         told = InvalidDocument(parsed.diagnostics, source=entry.path)
         raise ToolError("config", "invalid_playbook", str(told))

@@ -20,8 +20,9 @@ from noetl.api.problems import Refused
 from noetl.api.sockets import SocketTransport
 from noetl.bus.nats import NatsBus
 from noetl.clock import SystemClock
+from noetl.edge.health import Health, serving
 from noetl.errors import NoetlError
-from noetl.ids import MACHINES, Ids
+from noetl.ids import LeasedIds
 from noetl.settings import (
     child_environment,
     mcp_endpoints,
@@ -47,7 +48,6 @@ from noetl.tools.sources import Scripts
 from noetl.worker.app import WorkerParts, create_worker
 from noetl.worker.blobs import ServerBlobs
 from noetl.worker.brakes import disk_is_full, memory_is_high
-from noetl.worker.health import Health, serving
 from noetl.worker.identity import CannotStart, checked_pool, identified
 from noetl.worker.metrics import WorkerMetrics
 from noetl.worker.outbox import Outbox, OutboxDamaged, OutboxFull
@@ -97,14 +97,6 @@ def _told(fault: Exception) -> dict[str, str]:
     hint = getattr(fault, "hint", "")
     code = getattr(fault, "code", "worker.cannot_start")
     return {"code": code, "reason": str(fault)} | ({"hint": hint} if hint else {})
-
-
-class LeasedIds(Ids):
-    """Ids whose machine number is told later, by the server."""
-
-    def lease(self, machine: int) -> None:
-        """Make ids of this machine from now on."""
-        self._machine = machine % MACHINES
 
 
 class _Process:
@@ -236,6 +228,8 @@ class _Process:
                 environ=podman_environment(),
             ),
             clock=self._clock,
+            home=self._home,
+            pubsub_emulator=settings.pubsub_emulator,
         )
         registry = with_plugins(builtins(parts))
         stack.push_async_callback(registry.close)

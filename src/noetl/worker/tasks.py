@@ -12,11 +12,19 @@ import msgspec
 
 from noetl.api.credentials import KeychainPut
 from noetl.api.problems import Refused
-from noetl.dsl.secret_inputs import MASK, at, is_masked, with_secrets
+from noetl.dsl.secret_inputs import (
+    CALLBACK,
+    MASK,
+    at,
+    has_mask,
+    is_masked,
+    named,
+    with_secrets,
+)
 from noetl.dsl.tasks.about import DEFAULT_TIMEOUT_S, about
 from noetl.dsl.views import NeedsObject, Outcome
 from noetl.engine.pipeline import RunTask
-from noetl.tools.base import Parked, ToolContext, ToolError, failed, run_tool
+from noetl.tools.base import Callback, Parked, ToolContext, ToolError, failed, run_tool
 from noetl.worker.results import plain
 
 if TYPE_CHECKING:
@@ -28,6 +36,7 @@ if TYPE_CHECKING:
     from noetl.blobs.base import Blobs
     from noetl.dsl.views import Reference
     from noetl.engine.pipeline import Done, Failed, Park, Pipeline
+    from noetl.ids import Ids
     from noetl.telemetry.redact import Redactor
     from noetl.telemetry.traces.tracer import Tracer
     from noetl.tools.base import Tool
@@ -61,6 +70,8 @@ class Bench:
     scripts: Scripts | None = None
     secrets: Callable[[Command], Handed] | None = None
     pool: str = ""
+    worker_id: str = ""
+    ids: Ids | None = None
     ceiling_s: float = CEILING_S
     default_s: float = DEFAULT_S
     tracer: Tracer | None = None
@@ -99,7 +110,13 @@ class Tasks:
         """The command with the secret inputs that its templates name in the places of the masks."""
         bound = self._command.context.bindings
         workload = bound.get("workload")
-        if not paths or not workload or self.secrets is None or not is_masked(workload, paths):
+        is_asked_for = bool(self._command.meta.get("callback"))
+        if is_asked_for and CALLBACK not in paths:
+            paths = (*paths, CALLBACK)
+        if not paths or not workload or self.secrets is None:
+            return self._command
+        # Whoever asked for the run may have named more secrets than its playbook declares.
+        if not is_masked(workload, paths) and not (is_asked_for and has_mask(workload)):
             return self._command
         filled = with_secrets(workload, await self.secrets.inputs())
         if is_masked(filled, paths):
@@ -249,10 +266,13 @@ class Tasks:
             names=_lazy_names(command) if is_code else (),
             redactor=self._bench.redactor,
             client=self._bench.client,
+            worker_id=self._bench.worker_id,
+            ids=self._bench.ids,
             blobs=self._bench.blobs,
             stores=self._bench.stores,
             load=self.fetch,
             secrets=None if self.secrets is None else self.secrets.credential,
+            callback=self._callback(),
             name_secret=self._name_secret,
             pool=self._bench.pool,
             fetch=lambda name: self._fetch(move.scope, name),
@@ -262,6 +282,18 @@ class Tasks:
         if scripts is not None:
             ctx.load_script = lambda script: scripts.load(script, ctx)
         return ctx
+
+    def _callback(self) -> Callback | None:
+        """What the client of the run is told with, if one waits."""
+        url, secrets = self._command.meta.get("callback"), self.secrets
+        if not url or secrets is None:
+            return None
+
+        async def token() -> str | None:
+            found = (await secrets.inputs()).get(named(CALLBACK))
+            return found if isinstance(found, str) else None
+
+        return Callback(url=url, token=token)
 
     def keeping_context(self) -> ToolContext:
         """What is needed to put a result into a bucket of the author's own."""

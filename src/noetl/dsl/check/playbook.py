@@ -15,6 +15,7 @@ from noetl.dsl.shape.reader import value_at
 from noetl.dsl.tasks import PlaybookCall, Transfer
 from noetl.dsl.tasks import Subscription as SubscriptionTask
 from noetl.dsl.tasks.errors import ERROR_KINDS
+from noetl.dsl.tasks.polls import MOST_TIMEOUT_MS
 from noetl.dsl.template import is_template, pattern_fault
 
 if TYPE_CHECKING:
@@ -204,6 +205,7 @@ class PlaybookCheck:
                 if getattr(task, name) is None:
                     message = f"`{task.source}` needs `{name}`"
                     self._reader.report("DSL051", message, task.place, into=True)
+            self._poll(task)
         if isinstance(task, Transfer) and task.mode == "upsert" and not task.key_:
             message = "mode `upsert` needs `key`"
             self._reader.report("DSL039", message, self._at(task, "mode"))
@@ -211,6 +213,13 @@ class PlaybookCheck:
             self._transfer(task)
         if isinstance(task, PlaybookCall) and task.path and not is_template(task.path):
             self._child_path(task)
+
+    def _poll(self, task: SubscriptionTask) -> None:
+        """A wait that is longer than a poll of this source may be."""
+        most = MOST_TIMEOUT_MS.get(task.source)
+        if most is not None and isinstance(task.timeout_ms, int) and task.timeout_ms > most:
+            message = f"{task.timeout_ms} is outside 0..{most} with the source `{task.source}`"
+            self._reader.report("DSL039", message, self._at(task, "timeout_ms"))
 
     def _output(self, output: Output | None) -> None:
         """A store that there is not, or one that lacks a key."""

@@ -34,7 +34,9 @@ _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 KEYED: Final = frozenset({"POST", "PATCH"})
 _COMPUTED: Final = frozenset({"content-length", "transfer-encoding", "connection", "upgrade"})
 _OF_BODY: Final = frozenset({"content-type", "content-encoding", "content-language"})
-_OWN: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
+CALLBACK: Final = "x-noetl-callback-token"
+"""Proves to a gateway that a run itself sends word of it."""
+_OWN: Final = frozenset({"authorization", "cookie", "proxy-authorization", CALLBACK})
 _TO_GET: Final = frozenset({301, 302})
 _SEE_OTHER: Final = 303
 
@@ -110,6 +112,7 @@ async def request_of(
     twice = sorted(proof.headers.keys() & given.keys())
     if twice:
         raise invalid("/headers", f"{', '.join(twice)} is set by `auth` as well")
+    called = await _callback(ctx, url)
     headers = {
         "accept": "*/*",
         "accept-encoding": ACCEPTED,
@@ -117,6 +120,7 @@ async def request_of(
         **({"content-type": kind} if kind else {}),
         **({"idempotency-key": ctx.idempotency_key} if method in KEYED else {}),
         **onward(ctx.trace),
+        **called,
         **given,
         **proof.headers,
     }
@@ -132,6 +136,19 @@ async def request_of(
         tls=proof.tls,
     )
     return _queried(request, config.params)
+
+
+async def _callback(ctx: ToolContext, url: httpx.URL) -> dict[str, str]:
+    """What the gateway of the run's client is shown; nobody else is."""
+    callback = ctx.callback
+    if callback is None:
+        return {}
+    try:
+        is_there = _origin(parsed(callback.url)) == _origin(url)
+    except ToolError:
+        return {}
+    token = await callback.token() if is_there else None
+    return {} if token is None else {CALLBACK: token}
 
 
 def parsed(text: str) -> httpx.URL:

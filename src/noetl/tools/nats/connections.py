@@ -25,7 +25,7 @@ class Connections:
     """The connections of one process; their hosts obey the guard."""
 
     def __init__(self, guard: Guard, idle_s: float = IDLE_S) -> None:
-        self._guard = guard
+        self.guard = guard
         care = Care(open=self._connected, close=_ended, is_alive=_is_alive)
         self._kept: Keeper[Address, Client] = Keeper(care, idle_s)
 
@@ -50,7 +50,7 @@ class Connections:
         # The client of NATS is imported with the first task that needs it.
         from noetl.sources.connecting import connect  # noqa: PLC0415 - see above
 
-        return await connect(place, self._guard.addresses)
+        return await connect(place, self.guard.addresses)
 
 
 def _is_alive(client: Client) -> bool:

@@ -14,6 +14,7 @@ from noetl import __version__
 from noetl.api.client import Client
 from noetl.api.sockets import SocketTransport
 from noetl.clock import SystemClock
+from noetl.edge.health import Health, serving
 from noetl.errors import NoetlError
 from noetl.ids import random_key
 from noetl.telemetry import log
@@ -23,7 +24,6 @@ from noetl.tools.base import ToolError
 from noetl.tools.container.kubernetes import Cluster
 from noetl.tools.container.report import Messenger, as_watcher
 from noetl.tools.container.supervise import STATES
-from noetl.worker.health import Health, serving
 from noetl.worker.watcher.lead import Lead, Terms
 from noetl.worker.watcher.watch import Pace, Watcher
 

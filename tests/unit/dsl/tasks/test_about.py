@@ -88,7 +88,7 @@ def test_the_default_timeouts_are_those_of_the_contract():
     other = {kind: about(kind).timeout_s for kind in KINDS
              if about(kind).timeout_s != DEFAULT_TIMEOUT_S}  # fmt: skip
     assert other == {
-        "http": 60, "transfer": 1800, "snowflake_transfer": 1800, "nats": 10, "subscription": 10,
+        "http": 60, "transfer": 1800, "snowflake_transfer": 1800, "nats": 10, "subscription": 25,
         "mcp": 60, "wasm": 10, "container": 3600, "playbook": None, "playbooks": None,
         "wait": None,
     }  # fmt: skip

@@ -9,24 +9,25 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 
 from noetl.dsl.tasks import Subscription
+from noetl.dsl.tasks.polls import MOST_TIMEOUT_MS, TIMEOUT_MS
 from noetl.dsl.views import Outcome
-from noetl.sources.base import SOURCES, missing_source
+from noetl.sources.base import SOURCES
 from noetl.tools.base import ToolError, Traits
-from noetl.tools.nats.connections import translated
-from noetl.tools.nats.places import invalid, place_of, stream_of, token_of
+from noetl.tools.nats.places import stream_of
+from noetl.tools.subscription.holding import Holding
+from noetl.tools.subscription.places import invalid, place_of_task
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
-    from noetl.bus.address import Address
     from noetl.clock import Clock
     from noetl.dsl.tasks.task import Task
     from noetl.sources.base import AckReport, PolledMessage, Source
+    from noetl.sources.places import Place
     from noetl.tools.base import ToolContext
     from noetl.tools.nats.connections import Connections
 
-TIMEOUT_MS: Final = 1000
-MOST_TIMEOUT_MS: Final = 5000
 MOST_IDS: Final = 10_000
 _MODES: Final = {
     "true": "on_success",
@@ -52,20 +53,34 @@ class SubscriptionTool:
     Config: ClassVar[type[Task]] = Subscription
     traits: ClassVar[Traits] = Traits(credentialed=True)
 
-    def __init__(self, connections: Connections, clock: Clock) -> None:
+    def __init__(
+        self,
+        connections: Connections,
+        clock: Clock,
+        *,
+        emulator: str = "",
+        home: Path | None = None,
+    ) -> None:
+        """Take the connections of the kind `nats`; `emulator` is `PUBSUB_EMULATOR_HOST`.
+
+        Spools on local disks begin at `home`.
+        """
         self._connections = connections
         self._clock = clock
+        self._home = home
+        self._emulator = emulator
+        self._holding = Holding(connections, clock)
         self.fetched = Fetched()
 
     async def run(self, config: Subscription, ctx: ToolContext) -> Outcome:
         """Poll, or settle what a poll has returned."""
-        if config.source != "nats":
-            raise translated(missing_source(config.source))
+        place = await place_of_task(config, ctx, self._emulator)
         if config.operation == "drain":
-            message = "`drain` is the server's own operation, for the ticks of a subscription"
-            raise ToolError("config", "invalid_config", f"/operation: {message}")
-        given = {name: getattr(config, name) for name in ("url", "user", "password", "token")}
-        place = await place_of(config.auth, given, ctx)
+            # The engine of subscriptions comes with the first tick.
+            from noetl.tools.subscription.draining import Ticks  # noqa: PLC0415 - see above
+
+            ticks = Ticks(self._holding, self._clock, self._home)
+            return Outcome(data=await ticks.drain(place, ctx))
         if config.operation == "poll":
             return Outcome(data=await self._poll(config, place, ctx))
         return Outcome(data=await self._settled(config, place, ctx))
@@ -75,22 +90,17 @@ class SubscriptionTool:
 
     async def close(self) -> None:
         """End every connection."""
+        await self._holding.close()
         await self._connections.close()
 
     # ------------------------------------------------------------------ messages in
 
-    async def _poll(self, config: Subscription, place: Address, ctx: ToolContext) -> dict[str, Any]:
-        timeout_ms = TIMEOUT_MS if config.timeout_ms is None else int(config.timeout_ms)
-        if timeout_ms > MOST_TIMEOUT_MS:
-            raise invalid("timeout_ms", f"is at most {MOST_TIMEOUT_MS} with the source nats")
-        stream, consumer = stream_of(config.stream, ctx), token_of(config.consumer, "consumer")
+    async def _poll(self, config: Subscription, place: Place, ctx: ToolContext) -> dict[str, Any]:
+        timeout_ms = _timeout_ms(config)
         mode = _mode(config.ack)
-        from noetl.sources.nats import NatsSource  # noqa: PLC0415 - its client comes with the first poll
-
         loop = asyncio.get_running_loop()
-        began = loop.time()
-        async with self._connections.use(place) as client:
-            source = await NatsSource.open(client, stream, consumer, self._clock)
+        async with self._holding.polling(place) as source:
+            began = loop.time()
             found = await source.poll(int(config.batch), timeout_ms)
             took_ms = round((loop.time() - began) * 1000, 3)
             self.fetched.messages[config.source] += len(found)
@@ -120,7 +130,7 @@ class SubscriptionTool:
         report = await source.ack([str(message.ack_id) for message in found])
         return not report.errors
 
-    async def _acked(self, place: Address, ack_ids: Sequence[str]) -> None:
+    async def _acked(self, place: Place, ack_ids: Sequence[str]) -> None:
         """The server has the messages: they need no further delivery."""
         report = await self._settle(place, "ack", ack_ids)
         if report.errors:
@@ -130,15 +140,16 @@ class SubscriptionTool:
     # ------------------------------------------------------------------ messages settled
 
     async def _settled(
-        self, config: Subscription, place: Address, ctx: ToolContext
+        self, config: Subscription, place: Place, ctx: ToolContext
     ) -> dict[str, Any]:
         operation = "nack" if config.operation == "nak" else config.operation
         ack_ids = _ids(config.ack_ids)
-        from noetl.sources.nats import stream_of as stream_of_id  # noqa: PLC0415 - as above
+        if config.source == "nats":
+            from noetl.sources.nats import stream_of as stream_of_id  # noqa: PLC0415 - its client comes with the first task
 
-        async with self._connections.use(place):
-            for ack_id in ack_ids:
-                stream_of(stream_of_id(ack_id), ctx)
+            async with self._holding.settling(place, ack_ids):
+                for ack_id in ack_ids:
+                    stream_of(stream_of_id(ack_id), ctx)
         report = await self._settle(place, operation, ack_ids, int(config.nack_delay_ms))
         return {
             "status": "partial" if report.errors else "success",
@@ -149,15 +160,21 @@ class SubscriptionTool:
         }
 
     async def _settle(
-        self, place: Address, operation: str, ack_ids: Sequence[str], delay_ms: int = 0
+        self, place: Place, operation: str, ack_ids: Sequence[str], delay_ms: int = 0
     ) -> AckReport:
-        from noetl.sources.nats import NatsSource  # noqa: PLC0415 - as above
-
-        async with self._connections.use(place) as client:
-            source = NatsSource(client, "", "", self._clock)
+        async with self._holding.settling(place, ack_ids) as source:
             if operation == "nack":
                 return await source.nack(ack_ids, delay_ms)
             return await (source.term if operation == "term" else source.ack)(ack_ids)
+
+
+def _timeout_ms(config: Subscription) -> int:
+    if config.timeout_ms is None:
+        return TIMEOUT_MS[config.source]
+    timeout_ms, most = int(config.timeout_ms), MOST_TIMEOUT_MS[config.source]
+    if timeout_ms > most:
+        raise invalid("timeout_ms", f"is at most {most} with the source {config.source}")
+    return timeout_ms
 
 
 def _mode(ack: Any) -> str:  # noqa: ANN401 - a flag or a word
