@@ -1,0 +1,1 @@
+"""The process that listens for subscriptions: each message becomes one execution."""
