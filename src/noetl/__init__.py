@@ -11,11 +11,15 @@
 `bus` hints that wake workers, and word that a run was cancelled: memory or NATS.
 `blobs` large bytes, named by `noetl://` references.
 `secrets` records, the keys that wrap them, and how a secret travels.
-`sources` where messages come from: memory or NATS.
+`sources` where messages come from, and the pure rules for them.
 `api` the contract between processes: wire models and the one client.
+`intake` messages become executions: plan, dispatch, spool, drain.
 `tools` what a step can do; user code runs in child interpreters.
+`edge` how HTTP comes in: connections, bodies, routes, problems.
 `server` the control plane: appends events, folds, decides, hands out commands.
 `worker` who does the work: claims, executes, reports.
+`subscription` the process that listens to sources.
+`gateway` the door for people, browsers, agents and webhooks.
 `local` everything on one machine: in one process, or as a stack of them.
 `cli` the `noetl` command.
 """

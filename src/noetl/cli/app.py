@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from noetl import __version__
-from noetl.cli.command import COMMANDS, GROUPS, load, write_examples, write_parameters
+from noetl.cli.command import ALIASES, COMMANDS, GROUPS, load, write_examples, write_parameters
 from noetl.cli.failures import CommandFailed
 from noetl.cli.naming import NAMES, complete
 from noetl.cli.options import arranged, glance, shared_options
@@ -49,6 +49,7 @@ class Commands(TyperGroup):
         self, ctx: Context, args: list[str]
     ) -> tuple[str | None, Command | None, list[str]]:
         """Find the command, or name the nearest one."""
+        args = [ALIASES.get(args[0], args[0]), *args[1:]]
         if args[0] not in COMMANDS:
             message = f"there is no command `{args[0]}`"
             raise CommandFailed("usage", message, hint=nearest(args[0], tuple(COMMANDS)))
@@ -137,7 +138,7 @@ def _run(words: list[str], out: Output) -> int:
     try:
         width = min(out.width, _LEGIBLE)
         with group.make_context(
-            "noetl", arranged(words, GROUPS), obj=out, terminal_width=width
+            "noetl", arranged(words, (*GROUPS, *ALIASES)), obj=out, terminal_width=width
         ) as ctx:
             group.invoke(ctx)
     except typer.Exit as ending:

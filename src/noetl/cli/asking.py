@@ -58,7 +58,7 @@ def production(out: Output) -> str | None:
 
     url = target_url(out)
     named = out.where.context if out.where is not None else None
-    fits = [name for name, one in marked.items() if one.server_url == url]
+    fits = [name for name, one in marked.items() if url in {one.server_url, one.gateway_url}]
     return named if named in fits else next(iter(fits), None)
 
 

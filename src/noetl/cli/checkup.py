@@ -96,13 +96,12 @@ def _ports(home: Path) -> Iterator[Finding]:
         return
     yield Finding(name="stack", verdict="warn", found="none runs here", fix="noetl up")
     try:
-        claim_port("127.0.0.1", 8082)
+        for port in (8082, 8090):
+            claim_port("127.0.0.1", port)
     except PortInUse as fault:
-        yield Finding(
-            name="ports", verdict="warn", found=fault.message, fix="noetl up --server-port auto"
-        )
+        yield Finding(name="ports", verdict="warn", found=fault.message, fix="noetl up --port auto")
     else:
-        yield Finding(name="ports", verdict="ok", found="8082 is free")
+        yield Finding(name="ports", verdict="ok", found="8082 and 8090 are free")
 
 
 def _sandbox() -> Finding:

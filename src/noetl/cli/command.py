@@ -39,6 +39,8 @@ COMMANDS: Final[dict[str, str]] = {
     "exec": "Start a playbook on a server, and wait for its end or not.",
     "executions": "List, show, follow and steer the runs of a server.",
     "schedules": "List, make, pause and fire the schedules of playbooks.",
+    "subscribe": "Listen for messages here, and run a playbook for each.",
+    "subscriptions": "List, activate, pause and stop what listens for messages.",
     "pools": "Show the pools of workers, and let them end their work.",
     "workers": "Show the workers of all pools.",
     "credentials": "Keep, test, rotate and delete what tools prove themselves with.",
@@ -49,15 +51,19 @@ COMMANDS: Final[dict[str, str]] = {
     "tenants": "List and make tenants.",
     "token": "Make, list, rotate and revoke tokens.",
     "audit": "Show what was done and refused, and whether it is whole.",
+    "login": "Sign in at the gateway, with a password or at a provider.",
+    "logout": "End the session that `noetl login` began.",
     "whoami": "Show who you are for the server.",
     "api": "Call a route of the server, as it is.",
     "context": "Keep servers and their tokens under names.",
-    "up": "Start the embedded stack: database, broker, server, workers.",
+    "up": "Start the embedded stack: database, broker, server, gateway, workers.",
     "down": "Stop the embedded stack.",
     "status": "Show how the embedded stack is, or how far a run is.",
     "logs": "Show what the parts of the embedded stack said.",
     "server": "Run one server in the foreground.",
     "worker": "Run one worker in the foreground.",
+    "gateway": "Run one gateway in the foreground.",
+    "deploy": "Print manifests of what listens and works on a cluster.",
     "db": "Migrate, check, ask, back up and restore a database.",
     "query": "Ask the database: one statement that reads.",
     "doctor": "Look whether this machine, and the stack here, are well.",
@@ -65,9 +71,12 @@ COMMANDS: Final[dict[str, str]] = {
 }
 # The commands that have commands of their own.
 GROUPS: Final = (
-    "tools", "catalog", "executions", "schedules", "pools", "workers", "credentials", "keychain",
-    "wallet", "users", "roles", "tenants", "token", "audit", "context", "db",
+    "tools", "catalog", "executions", "schedules", "subscriptions", "pools", "workers",
+    "credentials", "keychain", "wallet", "users", "roles", "tenants", "token", "audit", "context",
+    "deploy", "db",
 )  # fmt: skip
+ALIASES: Final = {"subscription": "subscriptions"}
+"""Other names of commands."""
 # Formats of the commands whose data is findings.
 _HELP: Final = ("-h", "--help")
 FINDINGS: Final = ("table", "json", "yaml", "jsonl", "sarif", "github")

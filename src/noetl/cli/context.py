@@ -25,7 +25,7 @@ def list_contexts(ctx: typer.Context) -> None:
     found = read_contexts()
     items = [_item(found, name) for name in found.entries]
     look = Look(
-        head=("", "NAME", "SERVER", "TOKEN FILE", "PRODUCTION"),
+        head=("", "NAME", "SERVER", "TOKEN", "PRODUCTION"),
         row=_row,
         name=lambda item: f"context/{item['name']}",
         nothing="there is no context; make one with `noetl context add`",
@@ -68,8 +68,12 @@ def add(  # noqa: PLR0913, PLR0917 - one parameter per option of the command lin
     ctx: typer.Context,
     name: _Name,
     server_url: Annotated[
-        str, typer.Option("--server-url", metavar="URL", help="Where the server is.")
-    ],
+        str | None, typer.Option("--server-url", metavar="URL", help="Where the server is.")
+    ] = None,
+    gateway_url: Annotated[
+        str | None,
+        typer.Option("--gateway-url", metavar="URL", help="Where its gateway is; or it alone."),
+    ] = None,
     token_file: Annotated[
         str | None,
         typer.Option("--token-file", metavar="FILE", help="File with the bearer; it stays there."),
@@ -83,7 +87,8 @@ def add(  # noqa: PLR0913, PLR0917 - one parameter per option of the command lin
 ) -> None:
     """Keep a server under a name; a known name gets a new meaning.
 
-    The first context becomes the current one. A token is never an option's value.
+    One that has only a gateway is talked to through it; `noetl login` signs in there. The first
+    context becomes the current one. A token is never an option's value.
     """
     from pathlib import Path
 
@@ -93,7 +98,11 @@ def add(  # noqa: PLR0913, PLR0917 - one parameter per option of the command lin
         message = "`--token-file` and `--token-stdin` exclude each other"
         raise CommandFailed("usage", message, hint="leave one of them out")
     contexts.checked_name(name)
-    url = contexts.checked_url(server_url)
+    url = contexts.checked_url(server_url) if server_url else ""
+    gateway = contexts.checked_url(gateway_url, "--gateway-url") if gateway_url else ""
+    if not url and not gateway:
+        message = "a context needs `--server-url`, or `--gateway-url`"
+        raise CommandFailed("usage", message, hint="it is like https://noetl.example.org")
     former = contexts.read_contexts().entries.get(name)
     kept = "" if token_file is None else str(Path(token_file).expanduser().absolute())
     if kept and not Path(kept).is_file():
@@ -101,25 +110,27 @@ def add(  # noqa: PLR0913, PLR0917 - one parameter per option of the command lin
         raise CommandFailed("file_not_found", message, hint="check the path")
     if token_stdin:
         kept = contexts.store_token(name, _read_token())
-    contexts.write_context(name, url, kept, make_current=is_current)
+    contexts.write_context(name, url, kept, gateway_url=gateway, make_current=is_current)
     if former is not None:
         contexts.forget_token(former)
-    _tell(ctx.obj, name, f"`{name}` is {url}")
+        contexts.forget_session(former)
+    _tell(ctx.obj, name, f"`{name}` is {url or gateway}")
 
 
 def delete(ctx: typer.Context, name: _Name) -> None:
-    """Forget a context, and the token that was kept for it."""
+    """Forget a context, and the token and the session that were kept for it."""
     from noetl.cli.asking import confirm
-    from noetl.cli.contexts import forget_token, read_contexts, write_contexts
+    from noetl.cli.contexts import forget_session, forget_token, read_contexts, write_contexts
 
     found = read_contexts()
     wanted = _plain(name)
     entry = _entry(found, wanted)
-    confirm(ctx.obj, f"forget the context `{wanted}` ({entry.server_url})?")
+    confirm(ctx.obj, f"forget the context `{wanted}` ({entry.server_url or entry.gateway_url})?")
     left = {key: value for key, value in found.entries.items() if key != wanted}
     current = "" if found.current == wanted else found.current
     write_contexts(replace(found, current=current, entries=left))
     forget_token(entry)
+    forget_session(entry)
     _tell(ctx.obj, wanted, f"`{wanted}` is forgotten")
 
 
@@ -183,7 +194,8 @@ def _item(found: "Contexts", name: str) -> dict[str, Any]:
 
 def _row(item: dict[str, Any]) -> tuple[str, ...]:
     is_production = "yes" if item["is_production"] else "-"
-    known = (item["name"], item["server_url"], item["token_file"] or "-")
+    bearer = "a session" if item["session"] else item["token_file"] or "-"
+    known = (item["name"], item["server_url"] or item["gateway_url"], bearer)
     return ("*" * item["is_current"], *known, is_production)
 
 

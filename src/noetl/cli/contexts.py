@@ -19,16 +19,21 @@ if TYPE_CHECKING:
 FILE: Final = "config.toml"
 TOKENS: Final = "tokens"
 EMBEDDED: Final = "embedded"
+_KEYRING: Final = "keyring:"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """Where a server is, and which file holds the bearer for it."""
+    """Where a server and its gateway are, and what holds the bearer for them."""
 
-    server_url: str
+    server_url: str = ""
+    """Empty: it is reached through its gateway alone."""
     token_file: str = ""
     is_production: bool = False
+    gateway_url: str = ""
+    session: str = ""
+    """Where the session lies that `noetl login` began: a file, or `keyring:NAME`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,16 +65,29 @@ def read_contexts(file: Path | None = None) -> Contexts:
         raise CommandFailed("file_unreadable", message, hint="mend it or delete it") from fault
 
 
-def write_context(
-    name: str, server_url: str, token_file: str, *, make_current: bool, file: Path | None = None
+def write_context(  # noqa: PLR0913 - what a context is
+    name: str,
+    server_url: str,
+    token_file: str,
+    *,
+    make_current: bool,
+    gateway_url: str = "",
+    file: Path | None = None,
 ) -> None:
-    """Keep a context under its name."""
+    """Keep a context under its name; it has no session."""
     path = file or contexts_file()
     known = read_contexts(path)
     former = known.entries.get(name)
-    is_same = former is not None and former.server_url == server_url
+    is_same = former is not None and (former.server_url or former.gateway_url) == (
+        server_url or gateway_url
+    )
     is_production = is_same and former is not None and former.is_production
-    entry = Context(server_url=server_url, token_file=token_file, is_production=is_production)
+    entry = Context(
+        server_url=server_url,
+        token_file=token_file,
+        is_production=is_production,
+        gateway_url=gateway_url,
+    )
     current = name if make_current or not known.current else known.current
     write_contexts(Contexts(current=current, entries={**known.entries, name: entry}), path)
 
@@ -79,8 +97,11 @@ def write_contexts(contexts: Contexts, file: Path | None = None) -> None:
     path = file or contexts_file()
     lines = [f"current = {_quoted(contexts.current)}"]
     for name, entry in contexts.entries.items():
-        lines += ["", f"[contexts.{_quoted(name)}]", f"server_url = {_quoted(entry.server_url)}"]
-        lines.append(f"token_file = {_quoted(entry.token_file)}")
+        lines += ["", f"[contexts.{_quoted(name)}]"]
+        lines += [
+            f"{key} = {_quoted(getattr(entry, key))}"
+            for key in ("server_url", "gateway_url", "token_file", "session")
+        ]
         lines.append(f"is_production = {'true' if entry.is_production else 'false'}")
     beside = path.with_suffix(f".{os.getpid()}")
     try:
@@ -139,9 +160,59 @@ def store_token(name: str, token: str) -> str:
 
 def forget_token(entry: Context) -> None:
     """Delete the token that was kept for a context, unless another one uses it."""
+    others = {other.token_file for other in read_contexts().entries.values()}
+    if entry.token_file not in others:
+        _delete(entry.token_file)
+
+
+def store_session(name: str, token: str) -> str:
+    """Keep a session in the keyring of this machine, or beside the contexts; where it lies."""
+    from noetl.cli import keyring
+
+    key = f"{name}.{random_key()[:8]}"
+    return f"{_KEYRING}{key}" if keyring.put(key, token) else store_token(name, token)
+
+
+def session_of(entry: Context) -> str:
+    """The session of a context; empty without one."""
+    if not entry.session.startswith(_KEYRING):
+        return contents(entry.session) if entry.session else ""
+    from noetl.cli import keyring
+
+    found = keyring.get(entry.session.removeprefix(_KEYRING))
+    if found is None:
+        message = "the keyring of this machine does not give the session out"
+        raise CommandFailed("file_unreadable", message, hint="unlock it, or `noetl login` again")
+    return found
+
+
+def forget_session(entry: Context) -> None:
+    """Delete the session that was kept for a context."""
+    if not entry.session.startswith(_KEYRING):
+        _delete(entry.session)
+        return
+    from noetl.cli import keyring
+
+    keyring.delete(entry.session.removeprefix(_KEYRING))
+
+
+def contents(file: str) -> str:
+    """The bearer that a file holds."""
     from pathlib import Path
 
-    others = {other.token_file for other in read_contexts().entries.values()}
-    file = Path(entry.token_file)
-    if entry.token_file not in others and file.parent == contexts_file().parent / TOKENS:
-        file.unlink(missing_ok=True)
+    try:
+        return Path(file).expanduser().read_text(encoding="utf-8").strip()
+    except FileNotFoundError as fault:
+        message = f"there is no token file `{file}`"
+        raise CommandFailed("file_not_found", message, hint="check the path") from fault
+    except (OSError, ValueError) as fault:
+        message = f"the token file `{file}` cannot be read"
+        raise CommandFailed("file_unreadable", message, hint="check its permissions") from fault
+
+
+def _delete(file: str) -> None:
+    """Delete a file that we have made; one of somebody else stays."""
+    from pathlib import Path
+
+    if file and Path(file).parent == contexts_file().parent / TOKENS:
+        Path(file).unlink(missing_ok=True)

@@ -29,6 +29,7 @@ EXITS: Final[dict[int, str]] = {
     9: "The awaited execution was CANCELLED.",
     10: "Server, database or broker unreachable.",
     11: "Overloaded or rate limited after retries (429, 503).",
+    78: "A setting of the gateway, or a credential of a listener, is missing or cannot be used.",
     130: "Stopped by SIGINT (Ctrl-C).",
     143: "Stopped by SIGTERM.",
 }
@@ -61,6 +62,7 @@ FAILURES: Final[dict[str, Failure]] = {
     "migration_needed": Failure(7, 422, "`migrate --check` found forms that it would rewrite."),
     "confirmation_required": Failure(2, 400, "Something is lost by this: it needs `--yes`."),
     "bad_setting": Failure(2, 400, "A setting of a process cannot be used."),
+    "gateway.bad_setting": Failure(78, 400, "A setting of the gateway cannot be used."),
     "worker.bad_pool": Failure(2, 400, "A worker was given no pool, or no name of one."),
     "stack_not_running": Failure(10, 503, "No embedded stack runs in this folder."),
     "stack_running": Failure(6, 409, "An embedded stack runs in this folder."),
@@ -68,6 +70,7 @@ FAILURES: Final[dict[str, Failure]] = {
     "port_in_use": Failure(1, 409, "A port that is needed is taken."),
     "embedded_unavailable": Failure(1, 500, "The embedded database cannot run on this machine."),
     "nats_not_started": Failure(1, 500, "The embedded broker did not come up."),
+    "spool_locked": Failure(6, 409, "Another process uses the folder of waiting messages."),
     "unreachable": Failure(10, 503, "The server, the database or the broker does not answer."),
     "db_unavailable": Failure(10, 503, "The database does not answer."),
     "migration_refused": Failure(6, 409, "A database and this release do not belong together."),
@@ -76,6 +79,7 @@ FAILURES: Final[dict[str, Failure]] = {
     "bad_statement": Failure(7, 422, "A statement is none that reads, or cannot be run."),
     "check_failed": Failure(1, 500, "`db check`, `doctor` or `audit verify` found a fault."),
     "bulk_failed": Failure(6, 409, "Some of many runs could not be dealt with."),
+    "sign_in_failed": Failure(4, 401, "Nobody signed in at the provider: refused, or not in time."),
     "interrupted": Failure(130, 499, "The command was stopped by SIGINT."),
     "internal_error": Failure(1, 500, "A fault of NoETL itself."),
 }
@@ -164,11 +168,12 @@ class Answered(CommandFailed):
 
 _UNKNOWN_CALLER: Final = 401
 _HINTS: Final = {
-    _UNKNOWN_CALLER: "name it with `--token-file` or NOETL_TOKEN, or `noetl context use` a server",
+    _UNKNOWN_CALLER: "sign in with `noetl login`, or name a token: `--token-file`, NOETL_TOKEN",
     403: "this needs another role, or another token",
     429: "wait a little, then try again",
     503: "wait a little, then try again",
 }
 _EXITS_OF_STATUSES: Final = {
-    400: 7, 401: 4, 403: 4, 404: 5, 409: 6, 412: 6, 413: 7, 422: 7, 429: 11, 503: 11,
+    400: 7, 401: 4, 403: 4, 404: 5, 409: 6, 412: 6, 413: 7, 422: 7, 429: 11, 502: 10, 503: 11,
+    504: 10,
 }  # fmt: skip

@@ -14,7 +14,7 @@ NAMES: Final = "__complete"
 """What completion scripts call where a name of a server is expected."""
 BUDGET_S: Final = 0.3
 MOST: Final = 50
-KINDS: Final = ("executions", "playbooks", "pools", "schedules", "contexts")
+KINDS: Final = ("executions", "playbooks", "pools", "schedules", "subscriptions", "contexts")
 
 
 def complete(out: Output, words: Sequence[str]) -> int:
@@ -74,9 +74,14 @@ async def _schedules(client: Client, _prefix: str) -> list[str]:
     return [item.name for item in (await client.schedules(limit=MOST)).items]
 
 
+async def _subscriptions(client: Client, _prefix: str) -> list[str]:
+    return [item.path for item in (await client.subscriptions()).subscriptions]
+
+
 _ASKED: Final[dict[str, Callable[[Client, str], Awaitable[list[str]]]]] = {
     "executions": _executions,
     "playbooks": _playbooks,
     "pools": _pools,
     "schedules": _schedules,
+    "subscriptions": _subscriptions,
 }

@@ -46,18 +46,24 @@ async def user_of(client: "Client", word: str) -> "Account":
 
 
 def password_of(out: "Output", is_wanted: bool) -> str | None:  # noqa: FBT001 - a flag of the command line
-    """A password: typed twice at a terminal, else a line of standard input."""
+    """A new password: typed twice at a terminal, else a line of standard input."""
+    return typed_password(out, "noetl users", is_new=True) if is_wanted else None
+
+
+def typed_password(out: "Output", command: str, *, is_new: bool = False) -> str:
+    """A password: typed at a terminal, else a line of standard input."""
     import sys
 
-    if not is_wanted:
-        return None
     if sys.stdin is not None and sys.stdin.isatty() and out.may_ask:
         found: str = typer.prompt(
-            "Password", hide_input=True, confirmation_prompt="Once more", err=True
+            "Password",
+            hide_input=True,
+            confirmation_prompt="Once more" if is_new else False,
+            err=True,
         )
     else:
         found = "" if sys.stdin is None else sys.stdin.readline().rstrip("\r\n")
     if not found:
         message = "there is no password"
-        raise CommandFailed("usage", message, hint="type it, or pipe it: `... | noetl users`")
+        raise CommandFailed("usage", message, hint=f"type it, or pipe it: `... | {command}`")
     return found

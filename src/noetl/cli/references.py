@@ -17,6 +17,7 @@ LATEST: Final = "@latest"
 _EXECUTION: Final = "execution/"
 _PLAYBOOK: Final = "playbook/"
 _SCHEDULE: Final = "schedule/"
+_SUBSCRIPTION: Final = "subscription/"
 _CATALOG: Final = "catalog://"
 _NOT_THERE: Final = (403, 404, 422)
 
@@ -112,6 +113,24 @@ async def schedule_of(client: Client, word: str) -> str:
         hint = nearest(name, tuple(known)) if known else "make one with `noetl schedules create`"
         raise CommandFailed("not_found", f"there is no schedule `{name}`", hint=hint)
     return known[name]
+
+
+async def subscription_of(client: Client, word: str) -> str:
+    """The id of a subscription: itself, `subscription/<id>`, or its path."""
+    from noetl.cli.text import nearest
+
+    name = word.removeprefix(_CATALOG).removeprefix(_SUBSCRIPTION)
+    if name.isascii() and name.isdigit():
+        return name
+    found = (await client.subscriptions()).subscriptions
+    known = {item.path: item.subscription_id for item in found}
+    for path in (word.removeprefix(_CATALOG), name):
+        if path in known:
+            return known[path]
+    hint = "make one known with `noetl subscriptions register PATH`"
+    if known:
+        hint = nearest(name, tuple(known))
+    raise CommandFailed("not_found", f"there is no subscription `{name}`", hint=hint)
 
 
 def _named(text: str) -> Named:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from noetl.api.client import Client
 from noetl.api.http import NO_HEADERS, NoAnswer
 from noetl.api.sockets import SocketTransport
-from noetl.cli.contexts import Context, checked_url, read_contexts
+from noetl.cli.contexts import Context, checked_url, contents, read_contexts, session_of
 from noetl.cli.failures import CommandFailed, failure_of
 from noetl.cli.stacks import running_stack
 from noetl.cli.where import Where
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DEFAULT_URL: Final = "http://127.0.0.1:8082"
+DEFAULT_GATEWAY: Final = "http://127.0.0.1:8090"
 TRIES: Final = 4
 LONGEST_PAUSE_S: Final = 5.0
 """Whoever is told to wait longer is told so, instead of waiting."""
@@ -44,62 +44,70 @@ _TELLING: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A server and the bearer for it."""
+    """A server, or its gateway, and the bearer for it."""
 
     url: str
     token: str = field(default="", repr=False)
+    is_gateway: bool = False
 
 
 def target_url(out: Output) -> str:
     """Where the server is that is meant: option, environment, context, stack, default."""
     where = out.where or Where()
-    known = _known(out, where)
-    return _url(out, where) or (known.server_url if known else DEFAULT_URL)
+    return place_of(out, where, known_to(out, where))[0]
 
 
 def target_of(out: Output) -> Target:
     """The server that is meant, and the bearer for it."""
     where = out.where or Where()
-    known = _known(out, where)
-    url = _url(out, where) or (known.server_url if known else DEFAULT_URL)
+    known = known_to(out, where)
+    url, is_gateway = place_of(out, where, known)
     token = _token(out, where)
     # A bearer is for its own server: it is not sent to another one.
-    if not token and known is not None and known.token_file and url == known.server_url:
-        token = _contents(known.token_file)
+    if not token and known is not None and url in {known.server_url, known.gateway_url}:
+        token = session_of(known) or (contents(known.token_file) if known.token_file else "")
     if not (token.isascii() and token.isprintable()) or " " in token:
         message = "the token has characters that no token has"
         raise CommandFailed("usage", message, hint="check the file or the variable it comes from")
-    return Target(url=url, token=token)
+    return Target(url=url, token=token, is_gateway=is_gateway)
 
 
-def _url(out: Output, where: Where) -> str:
-    """The address that an option or a variable names."""
+def place_of(out: Output, where: Where, known: Context | None) -> tuple[str, bool]:
+    """The address that is meant, and whether a gateway is there."""
     if where.server_url:
-        return checked_url(where.server_url)
+        return checked_url(where.server_url), where.gateway
     if where.host or where.port:
-        host = where.host or "127.0.0.1"
-        return f"http://{f'[{host}]' if ':' in host else host}:{where.port or 8082}"
+        host, port = where.host or "127.0.0.1", where.port or (8090 if where.gateway else 8082)
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}", where.gateway
+    name = "NOETL_GATEWAY_URL" if where.gateway else "NOETL_SERVER_URL"
+    told = out.settings.gateway_url if where.gateway else out.settings.server_url
+    if told and not where.context:
+        return checked_url(told, name), where.gateway
     if where.gateway:
-        return checked_url(out.settings.gateway_url, "NOETL_GATEWAY_URL")
-    of_variable = out.settings.server_url
-    return "" if where.context or not of_variable else checked_url(of_variable, "NOETL_SERVER_URL")
+        if known is not None and not known.gateway_url:
+            message = f"no gateway is known of {known.server_url}"
+            raise CommandFailed("usage", message, hint="name it with NOETL_GATEWAY_URL")
+        return known.gateway_url if known else DEFAULT_GATEWAY, True
+    if known is None:
+        return DEFAULT_URL, False
+    return known.server_url or known.gateway_url, not known.server_url
 
 
 def _token(out: Output, where: Where) -> str:
     """The bearer that an option or a variable names."""
     settings = out.settings
     if where.token_file:
-        return _contents(where.token_file)
+        return contents(where.token_file)
     if where.session_token:
         out.note("warning: the process list shows --session-token; use --token-file")
         return where.session_token
     if where.context:
         return ""
-    of_file = _contents(settings.token_file) if settings.token_file else ""
+    of_file = contents(settings.token_file) if settings.token_file else ""
     return settings.token or of_file or settings.session_token
 
 
-def _known(out: Output, where: Where) -> Context | None:
+def known_to(out: Output, where: Where) -> Context | None:
     """The context that is named or current, else the embedded stack that runs here."""
     contexts = read_contexts()
     name = where.context or out.settings.context or contexts.current
@@ -110,7 +118,9 @@ def _known(out: Output, where: Where) -> Context | None:
             raise no_context(name, tuple(contexts.entries))
         return found
     stack = running_stack(out.settings.home)
-    return None if stack is None else Context(server_url=stack.url, token_file=stack.token_file)
+    if stack is None:
+        return None
+    return Context(server_url=stack.url, token_file=stack.token_file, gateway_url=stack.gateway_url)
 
 
 def no_context(name: str, known: tuple[str, ...]) -> CommandFailed:
@@ -121,26 +131,22 @@ def no_context(name: str, known: tuple[str, ...]) -> CommandFailed:
     return CommandFailed("context_not_found", f"there is no context `{name}`", hint=hint)
 
 
-def _contents(file: str) -> str:
-    try:
-        return Path(file).expanduser().read_text(encoding="utf-8").strip()
-    except FileNotFoundError as fault:
-        message = f"there is no token file `{file}`"
-        raise CommandFailed("file_not_found", message, hint="check the path") from fault
-    except (OSError, ValueError) as fault:
-        message = f"the token file `{file}` cannot be read"
-        raise CommandFailed("file_unreadable", message, hint="check its permissions") from fault
-
-
 class Patient:
     """A transport that tries again what a busy server turned away, and tells with `-vv`."""
 
-    def __init__(self, below: SocketTransport, out: Output, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        below: SocketTransport,
+        out: Output,
+        headers: Mapping[str, str],
+        *,
+        is_gateway: bool = False,
+    ) -> None:
         self._below = below
         self._out = out
         self._headers = headers
         self._clock = SystemClock()
-        self._is_gateway = out.where is not None and out.where.gateway
+        self._is_gateway = is_gateway
 
     async def request(
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] = NO_HEADERS
@@ -210,7 +216,7 @@ async def connected(out: Output, headers: Mapping[str, str] = NO_HEADERS) -> Asy
     where = out.where or Where()
     transport = SocketTransport(target.url, token=target.token, timeout_s=where.request_timeout)
     try:
-        yield Client(Patient(transport, out, headers))
+        yield Client(Patient(transport, out, headers, is_gateway=target.is_gateway))
     finally:
         await transport.close()
 

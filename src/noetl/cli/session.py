@@ -135,7 +135,7 @@ class Session:
             for recorded in log:
                 view.known(recorded)
             mocks = self._mocks()
-            credentials = self._credentials()
+            credentials = Credentials(credentials_of(self.credentials))
             redactor = credentials.redactor()
             async with (
                 workshop(slots) as shop,
@@ -180,13 +180,6 @@ class Session:
 
         return Mocks(case_of(self.mock).mocks, Path(self.mock).parent, allow=None)
 
-    def _credentials(self) -> Credentials:
-        known = {}
-        for word in self.credentials:
-            name, file = pair("--credential", word)
-            known[name] = _of_environment(name, file) or _of_file(name, file)
-        return Credentials(known)
-
     def _see(self, view: Follower, recorded: Recorded) -> None:
         view.take(recorded)
         if self.events == "-":
@@ -211,6 +204,15 @@ class Session:
         finally:
             for number in _SIGNALS:
                 loop.remove_signal_handler(number)
+
+
+def credentials_of(words: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    """The credentials that `--credential` names: each in a file, or in a variable."""
+    known = {}
+    for word in words:
+        name, file = pair("--credential", word)
+        known[name] = _of_environment(name, file) or _of_file(name, file)
+    return known
 
 
 def _of_file(name: str, file: str) -> dict[str, Any]:

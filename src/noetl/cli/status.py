@@ -79,7 +79,7 @@ def _write(out: "Output", found: "Report") -> None:
     if out.is_structured:
         out.document(asdict(found) | {"is_healthy": found.is_healthy})
         return
-    out.line(f"{found.url}  {found.state}")
+    out.line(f"{found.gateway_url or found.url}  {found.state}")
     out.write(columns([_HEAD, *map(_row, found.parts)], out.width))
 
 

@@ -1,6 +1,6 @@
 """`noetl worker`: one worker process in the foreground."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -8,6 +8,8 @@ from noetl.cli.command import Spec
 from noetl.cli.failures import failure_of
 
 if TYPE_CHECKING:
+    from typing import NoReturn
+
     from noetl.cli.output import Output
     from noetl.settings import WorkerSettings
 
@@ -19,7 +21,13 @@ def worker(  # noqa: PLR0913, PLR0917 - one parameter per option of the command 
     ] = None,
     mode: Annotated[
         str | None,
-        typer.Option("--mode", metavar="MODE", help="How it runs: command, or watcher."),
+        typer.Option("--mode", metavar="MODE", help="Command, watcher or subscription."),
+    ] = None,
+    subscription: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--subscription", metavar="PATH", help="What it listens for; may be repeated."
+        ),
     ] = None,
     namespace: Annotated[
         str | None,
@@ -52,6 +60,8 @@ def worker(  # noqa: PLR0913, PLR0917 - one parameter per option of the command 
 
     With `--mode watcher` it belongs to no pool: it tells the server how container jobs of a
     namespace end on the Kubernetes cluster that it runs in, with NOETL_INTERNAL_API_TOKEN.
+    With `--mode subscription --subscription PATH` it listens for messages and starts a run for
+    each, as the Subscription of that path says; a missing credential ends it with 78.
 
     Every option is a setting; the others are variables and keys of noetl.toml, its bearer
     NOETL_WORKER_TOKEN among them. What is not told is taken from the embedded stack that runs
@@ -59,9 +69,21 @@ def worker(  # noqa: PLR0913, PLR0917 - one parameter per option of the command 
     """
     from noetl.cli.stacks import show_settings, told_by_stack
     from noetl.errors import NoetlError
-    from noetl.settings import WorkerSettings
+    from noetl.settings import WorkerSettings, variable
 
     out: Output = ctx.obj
+    if subscription or (mode or variable("WORKER_MODE")) == "subscription":
+        _listen(
+            out,
+            tuple(subscription or ()),
+            is_shown=print_settings,
+            mode=mode,
+            runtime_id=worker_id,
+            server_url=server_url,
+            nats_url=nats_url,
+            metrics_bind=metrics_bind,
+            log_level=log_level,
+        )
     try:
         settings = WorkerSettings.read(
             fallback=told_by_stack(out.settings.home, pool or ""),
@@ -84,6 +106,32 @@ def worker(  # noqa: PLR0913, PLR0917 - one parameter per option of the command 
     raise typer.Exit(code)
 
 
+def _listen(
+    out: "Output",
+    paths: tuple[str, ...],
+    *,
+    is_shown: bool,
+    **flags: Any,  # noqa: ANN401 - options by the names of fields
+) -> "NoReturn":
+    """Run the listener of some subscriptions."""
+    from noetl.cli.stacks import show_settings, told_by_stack
+    from noetl.errors import NoetlError
+    from noetl.settings import SubscriptionSettings
+
+    try:
+        told = told_by_stack(out.settings.home, "")
+        settings = SubscriptionSettings.read(fallback=told, paths=paths, **flags)
+        if is_shown:
+            show_settings(out, settings.shown() | {"paths": settings.paths})
+            raise typer.Exit
+        from noetl.subscription.process import listen
+
+        code = listen(settings)
+    except NoetlError as fault:
+        raise failure_of(fault) from fault
+    raise typer.Exit(code)
+
+
 def _worked(settings: "WorkerSettings") -> int:
     """Run the worker that is meant; the exit code of the process."""
     if settings.mode == "watcher":
@@ -101,6 +149,7 @@ COMMAND = Spec(
     examples=(
         "noetl worker --pool shared --print-settings",
         "noetl worker --pool shared --slots 4 --print-settings -o json",
+        "noetl worker --mode subscription --subscription plant/readings --print-settings",
     ),
     takes="nothing",
 )

@@ -200,7 +200,7 @@ def _of_loop(run: Run, event: ev.LoopStarted | ev.LoopDone) -> None:
         step.done = step.total or 0
 
 
-def _of_command(run: Run, event: ev.AnyEvent) -> None:
+def _of_command(run: Run, event: ev.AnyEvent | ev.SubscriptionEvent) -> None:
     match event:
         case ev.CommandIssued():
             step = run.step(event.step)

@@ -49,6 +49,7 @@ def _own_environment(monkeypatch, tmp_path):
     for name in (
         "NOETL_OUTPUT", "NO_COLOR", "TERM", "COLUMNS", "NOETL_CONTEXT", "NOETL_SERVER_URL",
         "NOETL_BASE_URL", "NOETL_TOKEN", "NOETL_TOKEN_FILE", "NOETL_SESSION_TOKEN", "NOETL_HOME",
+        "NOETL_GATEWAY_URL",
     ):  # fmt: skip
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))

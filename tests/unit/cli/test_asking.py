@@ -18,7 +18,7 @@ def production(noetl, served):
     noetl("context", "add", "other", "--server-url", "http://127.0.0.1:1")
     assert json.loads(noetl("context", "mark-production", "live", "-o", "json").out) == {
         "name": "live", "server_url": served.url, "token_file": "", "is_production": True,
-        "is_current": True,
+        "gateway_url": "", "session": "", "is_current": True,
     }  # fmt: skip
     return noetl
 

@@ -18,7 +18,7 @@ def test_the_first_context_is_current_and_its_file_is_private(noetl):
         "items": [
             {
                 "name": "staging", "server_url": URL, "token_file": "", "is_production": False,
-                "is_current": True,
+                "gateway_url": "", "session": "", "is_current": True,
             }
         ],
         "next_cursor": None,

@@ -42,7 +42,7 @@ def test_a_taken_port_is_told(noetl):
         found = {i["name"]: i for i in json.loads(noetl("doctor", "--json").out)["items"]}
 
     assert found["ports"]["verdict"] == "warn"
-    assert found["ports"]["fix"] == "noetl up --server-port auto"
+    assert found["ports"]["fix"] == "noetl up --port auto"
 
 
 @pytest.mark.parametrize(("ms", "verdict"), [(20, "ok"), (-900, "warn"), (6000, "fail")])

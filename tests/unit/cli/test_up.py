@@ -52,6 +52,9 @@ def test_data_are_deleted_only_when_somebody_said_so(noetl, tmp_path):
         (("--pools", "shared"), "`--pools` has to be names with a number each"),
         (("--pools", "Shared=1"), "`--pools` has to be pools with 1..256 slots each"),
         (("--server-port", "no"), "the option for NOETL_PORT has to be a whole number"),
+        (("--port", "no"), "the option for ROUTER_PORT has to be a whole number"),
+        (("--open", "--no-ui"), "there would be no page to open"),
+        (("--open", "--no-gateway"), "there would be no page to open"),
         (("--listen", ANYWHERE), "The stack would be open to the network on 0.0.0.0 without TLS"),
         (
             ("--listen", ANYWHERE, "--insecure-bind"),
@@ -133,6 +136,22 @@ def test_one_more_process_of_a_running_stack_is_told_by_it(noetl, tmp_path):
     assert (shown["server_url"], shown["token"]) == ("http://127.0.0.1:1", "***")
     again = noetl("up")
     assert (again.code, again.out) == (0, "http://127.0.0.1:1/api/health\n")
+
+
+def test_a_stack_that_runs_opens_its_page_again(noetl, tmp_path, monkeypatch):
+    home = Home(tmp_path / ".noetl")
+    home.make()
+    pid, started = me()
+    gateway = "http://127.0.0.1:1"  # nobody is there to give a ticket
+    running = replace(stack(pid=pid, started=started), home=str(home.path), gateway_url=gateway)
+    write(home.record, running)
+    opened = []
+    monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or len(opened) == 1)
+
+    assert noetl("up", "--open").out == f"{gateway}\n"
+    assert noetl("up", "--open").err.endswith("open the address elsewhere\n")
+    told = json.loads(noetl("up", "-o", "json").out)
+    assert (told["gateway_url"], told["login_url"], opened) == (gateway, "", [gateway] * 2)
 
 
 def test_the_database_commands_need_a_database(noetl):

@@ -28,10 +28,11 @@ class StartFailed(NoetlError):
 
 
 def start(wish: Wish, *, is_reset: bool) -> dict[str, Any]:
-    """Start a stack in a session of its own; its record when it is ready."""
+    """Start a stack in a session of its own; its record when it is ready, and where to sign in."""
     named = {name: str(getattr(wish.settings, name).absolute()) for name in ("home", "config")}
     settings = asdict(wish.settings) | named
-    asked = {"settings": settings, "pools": dict(wish.pools), "is_insecure": wish.is_insecure}
+    flags = {name: getattr(wish, name) for name in ("is_insecure", "has_gateway", "has_pages")}
+    asked = {"settings": settings, "pools": dict(wish.pools), "flags": flags}
     home = Home(wish.settings.home)
     home.make()
     opened = os.open(home.log("detached"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

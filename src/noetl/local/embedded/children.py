@@ -21,9 +21,9 @@ READY_S: Final = 60.0
 _LOOK_AGAIN_S: Final = 0.03
 _KILL_S: Final = 10.0
 _LINE_BYTES: Final = 1 << 20
-_BAD_SETTINGS: Final = 2
+_BAD_SETTINGS: Final = (2, 78)
 
-DATABASE, BUS, SERVER, WORKERS = range(4)
+DATABASE, BUS, SERVER, GATEWAY, WORKERS, LISTENERS = range(6)
 
 
 class PartFailed(NoetlError):
@@ -33,7 +33,7 @@ class PartFailed(NoetlError):
 
     def __init__(self, message: str, *, exit_code: int | None = None) -> None:
         super().__init__(message)
-        self.is_hopeless = exit_code == _BAD_SETTINGS
+        self.is_hopeless = exit_code in _BAD_SETTINGS
 
 
 class Child(Protocol):

@@ -27,11 +27,7 @@ def main() -> int:
     asked = json.loads(sys.stdin.buffer.read())
     settings = asked["settings"]
     settings |= {name: Path(settings[name]) for name in ("home", "config")}
-    wish = Wish(
-        settings=StackSettings(**settings),
-        pools=asked["pools"],
-        is_insecure=asked["is_insecure"],
-    )
+    wish = Wish(settings=StackSettings(**settings), pools=asked["pools"], **asked["flags"])
     try:
         asyncio.run(up(wish, _silent, _tell_ready, is_reset=asked["is_reset"]))
     except NoetlError as fault:
@@ -54,8 +50,8 @@ def _silent(part: str, line: str) -> None:
     """The files hold every line; there is no terminal."""
 
 
-def _tell_ready(stack: Stack) -> None:
-    _tell(stack.as_json())
+def _tell_ready(stack: Stack, login_url: str) -> None:
+    _tell(stack.as_json() | {"login_url": login_url})
 
 
 def _tell(value: dict[str, Any]) -> None:

@@ -13,8 +13,8 @@ from noetl.local.embedded.stopping import GRACE_S, stop_parts
 if TYPE_CHECKING:
     from noetl.local.embedded.home import Home
 
-# Four stages at most, each with its grace and a last word.
-PATIENCE_S: Final = 3 * GRACE_S
+# Five stages at most, each with its grace and a last word.
+PATIENCE_S: Final = 4 * GRACE_S
 
 
 class StillRunning(NoetlError):

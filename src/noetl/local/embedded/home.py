@@ -16,8 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-FOLDERS: Final = ("pg", "nats", "logs", "run", "blobs", "objects", "secrets", "data", "worker")
-DATA: Final = ("pg", "nats", "blobs", "objects", "data", "worker", "logs", "secrets")
+FOLDERS: Final = (
+    "pg", "nats", "logs", "run", "blobs", "objects", "secrets", "data", "worker", "spool",
+)  # fmt: skip
+DATA: Final = (
+    "pg", "nats", "blobs", "objects", "data", "worker", "spool", "logs", "secrets",
+)  # fmt: skip
 
 
 class HomeUnusable(NoetlError):

@@ -9,7 +9,7 @@ from base64 import b64encode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from noetl.local.embedded.children import SERVER, WORKERS, Process
+from noetl.local.embedded.children import GATEWAY, LISTENERS, SERVER, WORKERS, Process
 from noetl.local.embedded.ports import free_port
 from noetl.local.embedded.wish import is_loopback
 from noetl.server.access.tokens import new_token
@@ -27,11 +27,18 @@ SYSTEM: Final = "system"
 BUS_USER: Final = "noetl"
 ADMIN_TOKEN: Final = "admin.token"  # noqa: S105 - the name of a file
 INTERNAL_TOKEN: Final = "internal.token"  # noqa: S105 - as above
+RUNTIME_TOKEN: Final = "runtime.token"  # noqa: S105 - as above
 BUS_PASSWORD: Final = "nats.password"  # noqa: S105 - as above
 ENCRYPTION_KEY: Final = "encryption.key"
 DATABASE_URL: Final = "database.url"
 NATS_URL: Final = "nats.url"
 _KEY_BYTES: Final = 32
+_OF_GATEWAY: Final = ("NOETL_OIDC_CLIENT_SECRET", "NOETL_OIDC_CLIENT_SECRET_FILE")
+"""Secrets that are nobody else's."""
+_NOT_OF_GATEWAY: Final = (
+    "NOETL_INTERNAL_API_TOKEN", "NOETL_WORKER_TOKEN", "NOETL_WORKER_TOKEN_FILE",
+    "NOETL_ENCRYPTION_KEY", "NOETL_ENCRYPTION_KEY_FILE",
+)  # fmt: skip
 _NOETL: Final = (sys.executable, "-m", "noetl.cli.app")
 
 
@@ -44,7 +51,7 @@ class Keys:
 
     def make(self) -> None:
         """Make what is missing."""
-        for name in (ADMIN_TOKEN, INTERNAL_TOKEN, *map(token_file, self.pools)):
+        for name in (ADMIN_TOKEN, INTERNAL_TOKEN, RUNTIME_TOKEN, *map(token_file, self.pools)):
             self.home.secret(name, new_token)
         self.home.secret(BUS_PASSWORD, lambda: secrets.token_urlsafe(24))
         self.home.secret(
@@ -56,11 +63,17 @@ class Keys:
         return self.home.secret_file(name).read_text(encoding="utf-8").strip()
 
     def bearers(self) -> list[Bearer]:
-        """Who may talk to the server: the person at this machine, and a worker per pool."""
+        """Who may talk to the server: the person here, listeners, and a worker per pool."""
         from noetl.server.admin import Bearer  # noqa: PLC0415 - read while the database starts
 
         admin = Bearer(
             token=self.read(ADMIN_TOKEN), account="admin", roles=("admin",), name="noetl up"
+        )
+        listeners = Bearer(
+            token=self.read(RUNTIME_TOKEN),
+            account="runtime",
+            roles=("runtime",),
+            name="listeners",
         )
         workers = [
             Bearer(
@@ -73,7 +86,7 @@ class Keys:
             for pool in self.pools
             if pool != SYSTEM  # joined by the internal token alone
         ]
-        return [admin, *workers]
+        return [admin, listeners, *workers]
 
 
 def token_file(pool: str) -> str:
@@ -89,12 +102,22 @@ class Addresses:
     port: int
     scheme: str
     nats: str
+    gateway_port: int = 0
+    """0: there is no gateway."""
 
     @property
     def server(self) -> str:
         """Where the parts of this machine reach the server."""
+        return self._at(self.port)
+
+    @property
+    def gateway(self) -> str:
+        """Where the parts of this machine reach the gateway; empty without one."""
+        return self._at(self.gateway_port) if self.gateway_port else ""
+
+    def _at(self, port: int) -> str:
         host = self.host if is_loopback(self.host) else "127.0.0.1"
-        return f"{self.scheme}://{f'[{host}]' if ':' in host else host}:{self.port}"
+        return f"{self.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def environment(home: Home, wish: Wish, at: Addresses) -> dict[str, str]:
@@ -108,9 +131,13 @@ def environment(home: Home, wish: Wish, at: Addresses) -> dict[str, str]:
         made.pop(name, None)
     for name in ("NOETL_HOST", "NOETL_PORT", "NOETL_BASE_URL", "NOETL_METRICS_PORT", "PORT"):
         made.pop(name, None)
+    for name in ("ROUTER_PORT", "GATEWAY_PORT", "GATEWAY_BIND"):
+        made.pop(name, None)
     config = next((file for file in configs if file.exists()), None)
     if config is not None:
         made["NOETL_CONFIG"] = str(config)
+    if at.gateway:
+        made["NOETL_GATEWAY_URL"] = at.gateway
     return made | {
         "NOETL_HOME": str(home.path),
         "NOETL_ENV": wish.settings.env,
@@ -135,7 +162,7 @@ def server(home: Home, wish: Wish, at: Addresses, said: Callable[[str], None]) -
         own["NOETL_OBJECT_STORE_URL"] = home.folder("objects").as_uri()
     if "NOETL_ENCRYPTION_KEY" not in environ:
         own["NOETL_ENCRYPTION_KEY_FILE"] = str(home.secret_file(ENCRYPTION_KEY))
-    for name in ("NOETL_INTERNAL_API_TOKEN", *lifted_names()):
+    for name in ("NOETL_INTERNAL_API_TOKEN", *_OF_GATEWAY, *lifted_names()):
         environ.pop(name, None)
     return Process(
         name="server",
@@ -146,6 +173,33 @@ def server(home: Home, wish: Wish, at: Addresses, said: Callable[[str], None]) -
         port=at.port,
         url=at.server,
         health=f"{at.server}/readyz",
+    )
+
+
+def gateway(home: Home, wish: Wish, at: Addresses, said: Callable[[str], None]) -> Process:
+    """The gateway process: the door for people, browsers and agents."""
+    environ = environment(home, wish, at)
+    for name in (*_NOT_OF_GATEWAY, *lifted_names()):
+        environ.pop(name, None)
+    own = {
+        "GATEWAY_BIND": at.host,
+        "ROUTER_PORT": str(at.gateway_port),
+        "GATEWAY_UI_ENABLED": "true" if wish.has_pages else "false",
+        "NOETL_INTERNAL_API_TOKEN_FILE": str(home.secret_file(INTERNAL_TOKEN)),
+    }
+    # Elsewhere the address at which a browser asks is the public one, unless another is told.
+    public = wish.settings.public_url or (at.gateway if is_loopback(at.host) else "")
+    if public:
+        own["GATEWAY_PUBLIC_URL"] = public
+    return Process(
+        name="gateway",
+        stage=GATEWAY,
+        command=[*_NOETL, "gateway"],
+        environ={"GATEWAY_GRAPHQL_INTROSPECTION": "true"} | environ | own,
+        said=said,
+        port=at.gateway_port,
+        url=at.gateway,
+        health=f"{at.gateway}/ready",
     )
 
 
@@ -163,7 +217,7 @@ def worker(  # noqa: PLR0913, PLR0917 - what a worker is made of
     environ = environment(home, wish, at)
     lifted = () if pool == SYSTEM else lifted_names()
     secret = ("NOETL_WORKER_TOKEN", "NOETL_INTERNAL_API_TOKEN", "NOETL_ENCRYPTION_KEY")
-    for name in (*secret, *lifted):
+    for name in (*secret, *_OF_GATEWAY, *lifted):
         environ.pop(name, None)
     own = {
         "WORKER_POOL_NAME": pool,
@@ -181,6 +235,38 @@ def worker(  # noqa: PLR0913, PLR0917 - what a worker is made of
         port=port,
         health=f"http://127.0.0.1:{port}/readyz",
         data_dir=str(home.folder("worker")),
+    )
+
+
+def listener(  # noqa: PLR0913, PLR0917 - what a listener is made of
+    home: Home,
+    wish: Wish,
+    at: Addresses,
+    name: str,
+    path: str,
+    said: Callable[[str], None],
+) -> Process:
+    """The process that listens for one subscription."""
+    port = free_port()
+    environ = environment(home, wish, at)
+    secret = ("NOETL_WORKER_TOKEN", "NOETL_INTERNAL_API_TOKEN", "NOETL_ENCRYPTION_KEY")
+    for gone in (*secret, *_OF_GATEWAY, *lifted_names()):
+        environ.pop(gone, None)
+    own = {
+        "WORKER_ID": f"{_hostname()}-{name}-{home.digest}",
+        "WORKER_METRICS_BIND": f"127.0.0.1:{port}",
+        "NOETL_WORKER_TOKEN_FILE": str(home.secret_file(RUNTIME_TOKEN)),
+    }
+    spool = {"NOETL_SPOOL_DEFAULT": f"local_disk:{home.folder('spool')}"}
+    return Process(
+        name=name,
+        stage=LISTENERS,
+        command=[*_NOETL, "worker", "--mode", "subscription", "--subscription", path],
+        environ=spool | environ | own,
+        said=said,
+        port=port,
+        health=f"http://127.0.0.1:{port}/readyz",
+        data_dir=str(home.folder("spool")),
     )
 
 

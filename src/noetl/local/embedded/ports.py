@@ -26,7 +26,7 @@ def free_port(host: str = "127.0.0.1") -> int:
         return int(probe.getsockname()[1])
 
 
-def claim_port(host: str, port: int) -> int:
+def claim_port(host: str, port: int, option: str = "--server-port") -> int:
     """The port that is asked for, or a free one for 0; refused when it is taken."""
     if port == 0:
         return free_port(host)
@@ -39,7 +39,7 @@ def claim_port(host: str, port: int) -> int:
             by = f" by process {pid}" if pid else ""
             raise PortInUse(
                 f"Port {port} of {host} is in use{by}: {fault.strerror}.",
-                hint="stop it, or give `--server-port auto` or another number",
+                hint=f"stop it, or give `{option} auto` or another number",
             ) from fault
     return port
 

@@ -36,7 +36,7 @@ async def _ask(url: str, headers: Mapping[str, str]) -> tuple[int, bytes]:
     parts = urlsplit(url)
     is_tls = parts.scheme == "https"
     port = parts.port or (443 if is_tls else 80)
-    context = _own_context() if is_tls else None
+    context = own_context() if is_tls else None
     reader, writer = await asyncio.open_connection(parts.hostname, port, ssl=context)
     try:
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -52,7 +52,7 @@ async def _ask(url: str, headers: Mapping[str, str]) -> tuple[int, bytes]:
         writer.close()
 
 
-def _own_context() -> ssl.SSLContext:
+def own_context() -> ssl.SSLContext:
     """Our own server on this machine: its certificate is for another name."""
     context = ssl.create_default_context()
     context.check_hostname = False

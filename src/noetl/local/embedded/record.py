@@ -57,6 +57,12 @@ class Stack:
     database_url_file: str
     nats_url: str
     token_file: str
+    gateway_url: str = ""
+    """Where this machine reaches the gateway; empty without one."""
+    public_url: str = ""
+    """How browsers reach it, where that is another address."""
+    has_pages: bool = True
+    """Whether the gateway serves the web pages."""
     parts: tuple[Part, ...] = field(default=())
 
     @property
@@ -69,6 +75,10 @@ class Stack:
         others = [other for other in self.parts if other.name != part.name]
         parts = sorted((*others, part), key=lambda one: (one.stage, one.name))
         return replace(self, parts=tuple(parts))
+
+    def without(self, name: str) -> Stack:
+        """The same without a part."""
+        return replace(self, parts=tuple(part for part in self.parts if part.name != name))
 
     def as_json(self) -> dict[str, Any]:
         """As it is written, and as `-o json` shows it."""

@@ -41,6 +41,7 @@ class Report:
     home: str
     state: str
     url: str
+    gateway_url: str
     parts: tuple[Condition, ...]
 
     @property
@@ -61,7 +62,13 @@ async def report(home: Home, now: datetime) -> Report | None:
         _condition(stack, part, state, now, waiting)
         for part, state in zip(stack.parts, health, strict=True)
     )
-    return Report(home=stack.home, state=stack.state, url=stack.url, parts=parts)
+    return Report(
+        home=stack.home,
+        state=stack.state,
+        url=stack.url,
+        gateway_url=stack.gateway_url,
+        parts=parts,
+    )
 
 
 def _condition(

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 30.0
+LONGEST_KEPT_PAUSE_S: Final = 60.0
+"""Of a part that the stack can do without."""
 MOST_DEATHS: Final = 5
 WITHIN_S: Final = 60.0
 NAME: Final = "up"
@@ -99,6 +101,30 @@ class Supervisor:
             raise self._failed(child, f"{fault.message} {fault.hint}".strip()) from fault
         name = f"watch of {child.name}"
         self._watches.append(asyncio.create_task(self._watch(child, life), name=name))
+
+    async def keep(self, child: Child) -> None:
+        """Keep a part alive that the stack can do without, until cancelled; then it is stopped."""
+        life, pause_s = Life(), FIRST_PAUSE_S
+        self._children.append(child)
+        try:
+            while True:
+                began = self._clock.monotonic()
+                try:
+                    await self._begin(child, life)
+                    reason = f"{child.name} ended with {ending(await child.wait())}."
+                except NoetlError as fault:
+                    reason = fault.message
+                if self._clock.monotonic() - began > WITHIN_S:
+                    pause_s = FIRST_PAUSE_S
+                self._say(f"{reason} It starts again in {pause_s:g} s.")
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, LONGEST_KEPT_PAUSE_S)
+                life.restarts += 1
+        finally:
+            await child.stop(GRACE_S)
+            self._children.remove(child)
+            self.stack = self.stack.without(child.name)
+            self._keep()
 
     def ready(self) -> None:
         """All parts are up."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import signal
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
@@ -15,15 +15,18 @@ from noetl.errors import NoetlError
 from noetl.local.embedded import plan, record
 from noetl.local.embedded.children import Bus, Database
 from noetl.local.embedded.home import Home
+from noetl.local.embedded.listening import Listeners
 from noetl.local.embedded.logs import Logs
-from noetl.local.embedded.ports import claim_port
+from noetl.local.embedded.ports import PortInUse, claim_port
+from noetl.local.embedded.sign_in import login_url
 from noetl.local.embedded.stopping import stop_parts
 from noetl.local.embedded.supervisor import NAME, Supervisor, me
 from noetl.local.nats import Nats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 
+    from noetl.local.embedded.children import Process
     from noetl.local.embedded.wish import Wish
 
 _ADMIN: Final = "noetl.server.admin"
@@ -40,11 +43,14 @@ class AlreadyUp(NoetlError):
 async def up(
     wish: Wish,
     show: Callable[[str, str], None],
-    on_ready: Callable[[record.Stack], None],
+    on_ready: Callable[[record.Stack, str], None],
     *,
     is_reset: bool = False,
 ) -> None:
-    """Run a stack until a signal ends it; `show` gets every line, with the part that said it."""
+    """Run a stack until a signal ends it; `show` gets every line, with the part that said it.
+
+    `on_ready` gets the record, and the address that signs its admin in once.
+    """
     wish.check()
     home = Home(wish.settings.home)
     home.make()
@@ -78,19 +84,13 @@ def wipe(home: Home) -> None:
 
 
 async def _run(
-    wish: Wish, home: Home, logs: Logs, on_ready: Callable[[record.Stack], None]
+    wish: Wish, home: Home, logs: Logs, on_ready: Callable[[record.Stack, str], None]
 ) -> None:
     ending = asyncio.Event()
     keys = plan.Keys(home, tuple(wish.pools))
     keys.make()
-    port = claim_port(wish.settings.host, wish.settings.port)
-    at = plan.Addresses(
-        host=wish.settings.host,
-        port=port,
-        scheme="https" if wish.settings.tls_cert else "http",
-        nats=wish.settings.nats_url,
-    )
-    supervisor = Supervisor(home, _first(home, at), logs, SystemClock())
+    at = _addresses(wish)
+    supervisor = Supervisor(home, _first(wish, home, at), logs, SystemClock())
     with _heeding(ending):
         try:
             await supervisor.open()
@@ -98,9 +98,10 @@ async def _run(
             await supervisor.unless_broken(_either(starting, ending))
             if not ending.is_set():
                 supervisor.ready()
-                logs.line(NAME, f"ready: {at.server}")
-                on_ready(supervisor.stack)
-                await supervisor.unless_broken(ending.wait())
+                logs.line(NAME, f"ready: {at.gateway or at.server}")
+                on_ready(supervisor.stack, await login_url(supervisor.stack))
+                async with _listeners(supervisor, wish, home, logs, keys, at):
+                    await supervisor.unless_broken(ending.wait())
         finally:
             await supervisor.stop()
 
@@ -122,11 +123,36 @@ async def _start(  # noqa: PLR0913, PLR0917 - everything meets here
         group.create_task(_database(supervisor, wish, home, keys, said("postgres")))
         group.create_task(_bus(supervisor, wish, home, keys, said("nats")))
     async with asyncio.TaskGroup() as group:
-        # Workers join as soon as the server answers: they are told to wait for it.
+        # Workers and the gateway join as soon as the server answers: they are told to wait for it.
         group.create_task(supervisor.start(plan.server(home, wish, at, said("server"))))
+        if wish.has_gateway:
+            group.create_task(supervisor.start(plan.gateway(home, wish, at, said("gateway"))))
         for pool, slots in wish.pools.items():
             worker = plan.worker(home, wish, at, pool, slots, said(f"worker-{pool}"))
             group.create_task(supervisor.start(worker))
+
+
+@asynccontextmanager
+async def _listeners(  # noqa: PLR0913, PLR0917 - as above
+    supervisor: Supervisor,
+    wish: Wish,
+    home: Home,
+    logs: Logs,
+    keys: plan.Keys,
+    at: plan.Addresses,
+) -> AsyncIterator[None]:
+    """A listener for every subscription that is to listen."""
+
+    def make(name: str, path: str) -> Process:
+        return plan.listener(home, wish, at, name, path, lambda line: logs.line(name, line))
+
+    token = keys.read(plan.ADMIN_TOKEN)
+    listening = asyncio.create_task(Listeners(at.server, token, supervisor, make).run())
+    try:
+        yield
+    finally:
+        listening.cancel()
+        await asyncio.wait((listening,))
 
 
 async def _database(
@@ -182,7 +208,25 @@ def _raise_first(fault: BaseException | None) -> None:
         raise fault
 
 
-def _first(home: Home, at: plan.Addresses) -> record.Stack:
+def _addresses(wish: Wish) -> plan.Addresses:
+    """Where the parts are to be; refused when a port is taken."""
+    settings = wish.settings
+    port = claim_port(settings.host, settings.port)
+    gateway_port = 0
+    while wish.has_gateway and gateway_port in {0, port}:
+        gateway_port = claim_port(settings.host, settings.gateway_port, "--port")
+        if gateway_port == port == settings.gateway_port:
+            raise PortInUse(f"Port {port} was asked for twice: for the server and the gateway.")
+    return plan.Addresses(
+        host=settings.host,
+        port=port,
+        scheme="https" if settings.tls_cert else "http",
+        nats=settings.nats_url,
+        gateway_port=gateway_port,
+    )
+
+
+def _first(wish: Wish, home: Home, at: plan.Addresses) -> record.Stack:
     pid, started = me()
     return record.Stack(
         version=__version__,
@@ -195,6 +239,9 @@ def _first(home: Home, at: plan.Addresses) -> record.Stack:
         database_url_file=str(home.secret_file(plan.DATABASE_URL)),
         nats_url=at.nats,
         token_file=str(home.secret_file(plan.ADMIN_TOKEN)),
+        gateway_url=at.gateway,
+        public_url=wish.settings.public_url,
+        has_pages=wish.has_pages,
     )
 
 

@@ -29,6 +29,8 @@ class Wish:
     settings: StackSettings
     pools: Mapping[str, int] = field(default_factory=lambda: POOLS)
     is_insecure: bool = False
+    has_gateway: bool = True
+    has_pages: bool = True
 
     def check(self) -> None:
         """Refuse an address that is open to others, unless that was made safe."""

@@ -9,6 +9,8 @@ from noetl.local.embedded.plan import (
     Addresses,
     Keys,
     environment,
+    gateway,
+    listener,
     places,
     server,
     worker,
@@ -17,9 +19,16 @@ from noetl.local.embedded.probe import ask, is_well
 from noetl.local.embedded.wish import BindRefused, Wish
 from noetl.secrets.kek.local import LocalKek
 from noetl.server.access.tokens import is_token
-from noetl.settings import ServerSettings, StackSettings, WorkerSettings
+from noetl.settings import (
+    GatewaySettings,
+    ServerSettings,
+    StackSettings,
+    SubscriptionSettings,
+    WorkerSettings,
+)
 
 AT = Addresses(host="127.0.0.1", port=8082, scheme="http", nats="")
+DOOR = Addresses(host="127.0.0.1", port=8082, scheme="http", nats="", gateway_port=8090)
 
 
 @pytest.fixture
@@ -50,12 +59,13 @@ def test_each_secret_is_made_once_and_every_bearer_is_a_token(home, keys):
     assert {file.name: file.read_text() for file in home.folder("secrets").iterdir()} == before
     assert [(one.account, one.roles, one.pool) for one in bearers] == [
         ("admin", ("admin",), None),
+        ("runtime", ("runtime",), None),
         ("worker:shared", ("worker",), "shared"),
     ]
     assert all(is_token(one.token) for one in bearers)
     assert set(before) == {
-        "admin.token", "internal.token", "worker-shared.token", "nats.password",
-        "encryption.key", "database.url", "nats.url",
+        "admin.token", "internal.token", "runtime.token", "worker-shared.token",
+        "nats.password", "encryption.key", "database.url", "nats.url",
     }  # fmt: skip
 
 
@@ -92,6 +102,69 @@ def test_workers_read_theirs_each_with_the_token_of_its_pool(home, keys):
     assert one.metrics_bind == f"127.0.0.1:{shared.port}"
     assert (one.server_url, one.http_egress) == ("http://127.0.0.1:8082", "open")
     assert one.worker_id.endswith(f"-shared-{home.digest}")
+
+
+def test_a_listener_reads_its_own_with_a_token_that_no_other_has(home, keys):
+    child = listener(home, wish(home), AT, "listener-a-b", "a/b", print)
+    found = SubscriptionSettings.read(child.environ, paths=(child.command[-1],))
+
+    assert child.command[-4:] == ["--mode", "subscription", "--subscription", "a/b"]
+    assert (found.paths, found.bearer) == (("a/b",), keys.read("runtime.token"))
+    assert found.spool_default == f"local_disk:{home.folder('spool')}"
+    assert found.runtime_id.endswith(f"-listener-a-b-{home.digest}")
+    assert (found.nats_url, found.internal_token) == ("nats://u:p@127.0.0.1:1", "")
+
+
+def test_a_gateway_reads_its_settings_from_what_it_is_given(home, keys, monkeypatch):
+    monkeypatch.setenv("NOETL_ENCRYPTION_KEY", "not-for-the-gateway")
+    monkeypatch.setenv("NOETL_OIDC_CLIENT_SECRET", "for-the-gateway-alone")
+    monkeypatch.setenv("GATEWAY_PORT", "1")
+    monkeypatch.setenv("GATEWAY_BIND", "::")
+    child = gateway(home, wish(home), DOOR, print)
+    found = GatewaySettings.read(child.environ)
+
+    assert (child.command[-1], child.health) == ("gateway", "http://127.0.0.1:8090/ready")
+    assert (found.host, found.port, found.public_url) == (
+        "127.0.0.1", 8090, "http://127.0.0.1:8090",
+    )  # fmt: skip
+    assert (found.server_url, found.nats_url) == (
+        "http://127.0.0.1:8082", "nats://u:p@127.0.0.1:1",
+    )  # fmt: skip
+    assert found.internal_token == keys.read("internal.token")
+    assert found.internal_token_file == str(home.secret_file("internal.token"))
+    assert (found.shows_schema, found.has_pages) == (True, True)
+    assert "not-for-the-gateway" not in child.environ.values()
+    secrets = [file.read_text().strip() for file in home.folder("secrets").iterdir()]
+    assert not set(secrets) & {*child.environ.values(), *child.command}
+    others = (
+        server(home, wish(home), DOOR, print),
+        worker(home, wish(home), DOOR, "shared", 1, print),
+    )
+    for other in others:
+        assert "for-the-gateway-alone" not in other.environ.values()
+        assert other.environ["NOETL_GATEWAY_URL"] == "http://127.0.0.1:8090"
+    assert "NOETL_GATEWAY_URL" not in environment(home, wish(home), AT)
+
+
+def test_what_is_told_of_the_gateway_wins_over_what_a_stack_has(home, keys, monkeypatch):
+    monkeypatch.setenv("GATEWAY_GRAPHQL_INTROSPECTION", "false")
+    asked = Wish(
+        settings=StackSettings(home=home.path, public_url="https://noetl.example.org"),
+        has_pages=False,
+    )
+    found = GatewaySettings.read(gateway(keys.home, asked, DOOR, print).environ)
+
+    assert (found.public_url, found.shows_schema, found.has_pages) == (
+        "https://noetl.example.org", False, False,
+    )  # fmt: skip
+
+
+def test_an_open_address_has_no_public_one_of_its_own(home, keys):
+    everywhere = Addresses(host="0.0.0.0", port=1, scheme="http", nats="", gateway_port=2)  # noqa: S104 - a value
+    found = GatewaySettings.read(gateway(keys.home, wish(home), everywhere, print).environ)
+
+    assert (found.host, found.public_url) == ("0.0.0.0", "")  # noqa: S104 - as above
+    assert everywhere.gateway == "http://127.0.0.1:2"
 
 
 def test_the_environment_of_whoever_starts_it_counts_where_the_stack_has_no_say(
