@@ -184,7 +184,7 @@ class Operator(Follower):
 
     def up(self):
         """The stack as `make up` starts it; one that runs already stays."""
-        self._make("up", "ARGS=--detach --server-port auto")
+        self._make("up", "ARGS=--detach --port auto")
 
     def down(self):
         """The end of the stack, of its data, and of what a page did not come to stop."""
@@ -192,6 +192,8 @@ class Operator(Follower):
             self._script('grep -q "has left" worker.log || kill "$(cat worker.pid)"')
         if (self.folder / "server.pid").exists():
             self._script('[ -e server.gone ] || kill "$(cat server.pid)"')
+        if (self.folder / "store.pid").exists():
+            self._script('kill "$(cat store.pid)" || true')
         assert self._script("noetl down --wipe --yes") == 0, self.err
 
     def _make(self, *words):
@@ -208,7 +210,9 @@ class Operator(Follower):
             return
         lines = [line for line in block.text.splitlines() if not line.startswith("make ")]
         text = "\n".join(lines).replace(".venv/bin/noetl", "noetl")
-        text = text.replace("http://127.0.0.1:8082", self._url()).replace(SPARE, self._spare)
+        text = text.replace("http://127.0.0.1:8082", self._told("url"))
+        text = text.replace("http://127.0.0.1:8090", self._told("gateway_url"))
+        text = text.replace(SPARE, self._spare)
         code = self._script(text)
         told = f"{block.place} ends with {code}\n{self.out}{self.err}"
         assert code == block.exit_code, told
@@ -218,10 +222,10 @@ class Operator(Follower):
         self.out = self.out[[m.start() for m in re.finditer(r"^\{", self.out, re.MULTILINE)][-1] :]
         super()._json(block)
 
-    def _url(self):
+    def _told(self, name):
         record = self.folder / ".noetl" / "run" / "stack.json"
         is_up = record.exists()
-        return json.loads(record.read_text(encoding="utf-8"))["url"] if is_up else "http://none"
+        return json.loads(record.read_text(encoding="utf-8"))[name] if is_up else "http://none"
 
     def _script(self, text):
         # A file and not a pipe: what a script leaves in the background would hold a pipe open.

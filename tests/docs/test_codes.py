@@ -20,7 +20,7 @@ SOURCE = ROOT / "src" / "noetl"
 CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.]+\Z")
 REASONS = ("engine/why.py", "server/reading/why.py", "server/reading/causes.py")
 """Files whose codes say why a run waits: no errors."""
-RAISED = ("ToolError", "Died", "Failure")
+RAISED = ("ToolError", "Died", "Failure", "SourceError")
 TASKS = ("tools/", "engine/", "server/fleet/containers.py")
 """Where rows of a table tell kinds and codes of errors."""
 TABLES = ("api/codes.py", "api/failures.py")
@@ -30,9 +30,9 @@ OTHER = {
 }
 KNOWN = {*PROBLEMS, *RUNS, *PROCESSES, *FAILURES, *CODES, *OTHER}
 LATER = {
-    "bad_transition", "listener_taken", "not_compilable", "not_overridable",
+    "not_compilable", "not_overridable",
     "plugin_invalid", "reserved_tool_kind",
-    "unknown_listener", "unknown_subscription", "upstream_unreachable",
+    "unknown_listener",
 }  # fmt: skip
 """Codes of parts that are not built yet; they are part of the contract."""
 

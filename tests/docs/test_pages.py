@@ -97,6 +97,8 @@ def test_the_index_names_every_page_that_is_written_by_hand():
         ("what-completed-means.md", 1),
         ("delivery-guarantees.md", 2),
         ("security-model.md", 1),
+        ("subscriptions-delivery.md", 2),
+        ("the-spool.md", 3),
     ],
 )
 def test_an_explanation_has_its_state_diagrams(page, number):

@@ -225,12 +225,14 @@ workflow:
   - step: start
     next: {spec: {mode: inclusive}, arcs: [{step: bad}, {step: slow}]}
   - {step: bad, tool: {kind: python, code: "raise ValueError('x')"}}
-  - {step: slow, tool: {kind: wait, seconds: 0.2}, next: {arcs: [{step: last}]}}
+  - {step: slow, tool: {kind: wait, seconds: WAIT}, next: {arcs: [{step: last}]}}
   - {step: last, tool: {kind: python, code: "result = 1"}}
 """
     async with opened() as site:
-        fast = await site.run(body.replace("MODE", "fail_fast"), "fast")
-        best = await site.run(body.replace("MODE", "best_effort"), "best")
+        # The one that is stopped would wait for longer than any interpreter takes to start.
+        stopped = body.replace("MODE", "fail_fast").replace("WAIT", "600")
+        fast = await site.run(stopped, "fast")
+        best = await site.run(body.replace("MODE", "best_effort").replace("WAIT", "0.2"), "best")
 
     assert (fast.status, fast.step_states["slow"]["status"]) == ("FAILED", "CANCELLED")
     assert "last" not in fast.step_states

@@ -64,7 +64,7 @@ def noetl(tmp_path):
 
 
 def up(noetl, home):
-    words = ("--detach", "--server-port", "auto", "--pools", "shared=2", "-o", "json")
+    words = ("--detach", "--port", "auto", "--pools", "shared=2", "-o", "json")
     return json.loads(noetl("up", "--home", home, *words))["url"]
 
 

@@ -78,12 +78,14 @@ def bound_to_others(ports):
 
 def test_a_stack_comes_up_heals_and_goes_down(noetl, home, tmp_path):
     started = noetl(
-        "up", "--detach", "--server-port", "auto", "--pools", "shared=2,system=1", "-o", "json"
+        "up", "--detach", "--port", "auto", "--pools", "shared=2,system=1", "-o", "json"
     )
     assert started.returncode == 0, started.stderr
     told = json.loads(started.stdout)
     parts = healthy(noetl, {})
-    assert sorted(parts) == ["nats", "postgres", "server", "worker-shared", "worker-system"]
+    assert sorted(parts) == [
+        "gateway", "nats", "postgres", "server", "worker-shared", "worker-system",
+    ]  # fmt: skip
     assert bound_to_others({part["port"] for part in parts.values()}) == []
     assert parts["worker-shared"]["queue"] == 0
 
@@ -94,10 +96,13 @@ def test_a_stack_comes_up_heals_and_goes_down(noetl, home, tmp_path):
     } == {"0o700"}
     config = (tmp_path / "config" / "noetl" / "config.toml").read_text()
     assert 'current = "embedded"' in config
-    assert told["url"] in config
+    assert f'server_url = "{told["url"]}"' in config
+    assert f'gateway_url = "{told["gateway_url"]}"' in config
 
     again = noetl("up")
-    assert (again.returncode, again.stdout) == (0, f"{told['url']}/api/health\n")
+    assert again.returncode == 0
+    assert again.stdout.startswith(f"{told['gateway_url']}/login?ticket=")
+    assert again.stdout.strip() != told["login_url"]
 
     for name in ("server", "worker-shared"):
         os.kill(parts[name]["pid"], signal.SIGKILL)
@@ -117,7 +122,7 @@ def test_a_stack_comes_up_heals_and_goes_down(noetl, home, tmp_path):
 
 
 def test_ctrl_c_and_the_death_of_the_supervisor_leave_nothing_behind(noetl, home, tmp_path):
-    words = [BIN / "noetl", "up", "--home", home, "--server-port", "auto", "--pools", ""]
+    words = [BIN / "noetl", "up", "--home", home, "--port", "auto", "--pools", "", "--no-gateway"]
     # A test run in the background ignores SIGINT, and so would its children.
     heeding = (
         "import os, signal, sys;"
@@ -135,7 +140,7 @@ def test_ctrl_c_and_the_death_of_the_supervisor_leave_nothing_behind(noetl, home
     assert b"[up] stopping server\n" in err
     assert [part.name for part in first.parts if part.identity.is_alive] == []
 
-    assert noetl("up", "--detach", "--server-port", "auto", "--pools", "").returncode == 0
+    assert noetl("up", "--detach", "--port", "auto", "--pools", "").returncode == 0
     second = record(home)
     second.supervisor.send(signal.SIGKILL)
     assert await_end([part.identity for part in second.parts], 30) == []

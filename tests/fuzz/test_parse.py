@@ -83,7 +83,7 @@ VALUES = st.recursive(
 )
 
 
-@CASES
+@settings(CASES, max_examples=1_500)
 @given(
     st.sampled_from(sorted(kind.name for kind in KINDS.values())),
     st.dictionaries(st.sampled_from(words()), VALUES, max_size=6),

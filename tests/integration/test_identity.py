@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from noetl.api.catalog import Register
 from noetl.api.client import Client
+from noetl.api.executions import Execute
 from noetl.api.identity import (
     AccountChange,
     Identity,
@@ -25,21 +27,48 @@ from noetl.api.sockets import SocketTransport
 from noetl.blobs.memory import MemoryBlobs
 from noetl.bus.memory import MemoryBus
 from noetl.clock import SystemClock
+from noetl.edge.http import bound, listener
 from noetl.ids import Ids
+from noetl.secrets.kek.local import LocalKek
+from noetl.secrets.signed import HEADER, key_of, sign
+from noetl.secrets.wallet import Wallet
 from noetl.server.access.tokens import new_token
 from noetl.server.admin import Bearer, welcome
 from noetl.server.app import create_server
-from noetl.server.edge.http import bound, listener
 from noetl.server.parts import ServerParts
 from noetl.store.postgres.database import Database
 from noetl.store.postgres.store import PostgresStore
+from tests.servers import ENCRYPTION_KEY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
+INNER = "the-internal-token"
 PASSWORD = "correct horse battery"  # noqa: S105 - of nobody
 SOON_S = 8.0
 """Five seconds, and a slow machine."""
+
+
+class Speaking:
+    """The transport of a gateway that speaks for somebody."""
+
+    def __init__(self, below: SocketTransport, word: str) -> None:
+        self._below = below
+        self._word = word
+
+    async def request(self, method, path, body=b"", headers=None):
+        told = {**(headers or {}), HEADER.lower(): self._word}
+        return await self._below.request(method, path, body, told)
+
+
+def word_for(opened, **more) -> str:
+    """What a gateway says of who has signed in."""
+    user = opened.user
+    claims = {
+        "sub": user.user_id, "name": user.subject, "roles": list(user.roles),
+        "tenant": user.tenant, "sid": opened.session_id, "ip": "203.0.113.5", "own": True,
+    }  # fmt: skip
+    return sign(claims | more, key_of(INNER), SystemClock().now().timestamp(), "j")
 
 
 @asynccontextmanager
@@ -49,13 +78,13 @@ async def serving(url: str, machine: int) -> AsyncIterator[Callable[[str], Clien
     parts = ServerParts(
         store=PostgresStore(database), bus=MemoryBus(), blobs=MemoryBlobs(), clock=clock,
         ids=Ids(clock, machine), is_open=False, is_alone=False, cursor_key=b"the same",
-        password_kib=64,
+        password_kib=64, internal_tokens=(INNER,), wallet=Wallet(LocalKek(ENCRYPTION_KEY), clock),
     )  # fmt: skip
     at, transports = bound("127.0.0.1", 0), []
 
-    def client(token: str) -> Client:
+    def client(token: str, word: str = "") -> Client:
         transports.append(SocketTransport(f"http://127.0.0.1:{at.getsockname()[1]}", token=token))
-        return Client(transports[-1])
+        return Client(Speaking(transports[-1], word) if word else transports[-1])
 
     async with create_server(parts) as server:
         web = listener(server.asgi)
@@ -214,3 +243,76 @@ async def test_tenants_see_nothing_of_each_other(two):
     assert await code_of(boss.remove_user(root)) == "not_found"
     assert [row.tenant_id for row in (await admin.tenants()).items] == ["acme", "default"]
     assert await code_of(boss.tenants()) == "forbidden"
+
+
+async def test_a_session_goes_on_with_another_token_on_both_servers(two):
+    (first, second), tokens = two
+    made = await first(tokens["admin"]).add_user(NewAccount(subject="anna", roles=("viewer",)))
+    door, other = first(INNER), second(INNER)
+    opened = await door.login(Login(account_id=made.account_id, session_duration_hours=2))
+    found = await asyncio.gather(
+        *(one.refresh_session(opened.session_token) for one in (door, other)),
+        return_exceptions=True,
+    )
+    (fresh,) = [one for one in found if not isinstance(one, Refused)]
+    assert [one.code for one in found if isinstance(one, Refused)] == ["session_expired"]
+    for text in (opened.session_token, fresh.session_token):
+        for at in (first, second):
+            assert (await at(text).whoami()).session_id == opened.session_id
+    assert (await other.end_session(fresh.session_token)).revoked
+    for text in (opened.session_token, fresh.session_token):
+        assert not (await door.validate_session(text)).valid
+
+
+async def test_a_gateway_speaks_for_a_person_until_his_session_ends(two):
+    (first, second), tokens = two
+    admin = first(tokens["admin"])
+    await admin.register(Register(content=PLAYBOOK))
+    made = await admin.add_user(NewAccount(subject="anna", roles=("developer",)))
+    opened = await second(INNER).login(Login(account_id=made.account_id))
+    held = [at(INNER, word_for(opened)) for at in (first, second)]
+    for one in held:
+        who = await one.whoami()
+        assert (who.account, who.roles, who.session_id) == (
+            "anna", ("developer",), opened.session_id,
+        )  # fmt: skip
+        assert await code_of(one.users()) == "forbidden"
+    request = {"request_id": "r-1", "client_id": "client-01", "user_id": made.account_id}
+    injected = {"request_id": "r-1", "gateway_url": "http://g", "callback_token": "canary-c1"}
+    body = Execute(path="ask/it", execution_id="7001", request=request, workload=injected)
+    started = [await one.execute(body) for one in held]
+    assert [one.status for one in started] == ["started", "duplicate"]
+    for one in (*held, second(opened.session_token), first(INNER), second(tokens["gateway"])):
+        for asked in ({"request_id": "r-1"}, {"client_id": "client-01"}):
+            assert [run.execution_id for run in (await one.executions(**asked)).items] == ["7001"]
+        run = await one.execution("7001")
+        assert (run.created_by, run.workload["callback_token"]) == ("anna", "***")
+    assert await code_of(first(INNER, word_for(opened)[:-2] + "AA").whoami()) == "bad_identity"
+    await admin.add_role(NewRole(name="clerk"))
+    await admin.give_roles(made.account_id, ("viewer",))
+    assert [await refused_soon(one.whoami) for one in held] == ["session_expired"] * 2
+
+
+async def test_the_audit_names_who_a_gateway_speaks_for(two):
+    (first, second), tokens = two
+    admin = first(tokens["admin"])
+    made = await admin.add_user(NewAccount(subject="boss", roles=("admin",)))
+    opened = await second(INNER).login(Login(account_id=made.account_id, client_ip="203.0.113.4"))
+    await second(INNER, word_for(opened)).add_role(NewRole(name="clerk"))
+    rows = [
+        *(await admin.audit(action="role.created")).items,
+        *(await admin.audit(action="auth.login.succeeded")).items,
+    ]
+    assert [(row.actor, row.source_ip) for row in rows] == [
+        ("boss", "203.0.113.5"), ("boss", "203.0.113.4"),
+    ]  # fmt: skip
+
+
+PLAYBOOK = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: it, path: ask/it}
+workflow:
+  - step: start
+    tool: {kind: python, code: "return 1"}
+"""

@@ -20,10 +20,10 @@ from noetl.api.sockets import SocketTransport
 from noetl.blobs.memory import MemoryBlobs
 from noetl.bus.memory import MemoryBus
 from noetl.clock import SystemClock, rfc3339
+from noetl.edge.http import bound, listener
 from noetl.ids import Ids
 from noetl.server.access.tokens import digest, new_token
 from noetl.server.app import create_server
-from noetl.server.edge.http import bound, listener
 from noetl.server.parts import ServerParts
 from noetl.store.identity import TokenRow
 from noetl.store.postgres.database import Database

@@ -8,11 +8,12 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
+from noetl.edge.declared import Declared
+from noetl.edge.door import Door
+from noetl.edge.http import bound, listener
+from noetl.edge.reading import body_of, json
 from noetl.errors import NoetlError
-from noetl.server.edge.door import Door
-from noetl.server.edge.http import bound, listener
-from noetl.server.routes.declared import Declared
-from noetl.server.routes.exchange import body_of, json, route
+from noetl.server.routes.exchange import route
 from tests.unit.server.rig import rig
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from noetl.clock import SystemClock, rfc3339
-from noetl.server.edge.cursor import Cursors
+from noetl.edge.cursor import Cursors
 from noetl.server.reading.listing import Lists
 from noetl.store.base import Listing
 from noetl.store.memory.store import MemoryStore

@@ -25,7 +25,7 @@ from noetl.store.memory.store import MemoryStore
 from noetl.tools.base import ToolContext, run_tool
 from noetl.tools.http.egress import Egress, Guard
 from noetl.tools.nats.connections import Connections
-from noetl.tools.subscription import SubscriptionTool
+from noetl.tools.subscription.tool import SubscriptionTool
 from tests.unit.worker.fakes import HEAD, Stage
 
 NUMBERS = itertools.count()
@@ -179,11 +179,14 @@ async def test_an_id_of_a_consumer_that_is_gone_is_stale(tool, broker):
         ({"stream": "NOETL_COMMANDS"}, OURS, "NOETL_COMMANDS"),
         ({"batch": 1001}, ("config", "invalid_config"), "/batch"),
         ({"timeout_ms": 5001}, ("config", "invalid_config"), "/timeout_ms"),
-        ({"url": None}, ("auth", "auth_required"), "/auth"),
+        ({"url": None}, ("config", "connection_missing"), "/url"),
+        ({"timeout_ms": -1}, BAD, "/timeout_ms"),
+        ({"batch": 0}, BAD, "/batch"),
+        ({"ack": "sometimes"}, BAD, "/ack"),
+        ({"operation": "nack", "ack_ids": [], "nack_delay_ms": 3_600_001}, BAD, "/nack_delay_ms"),
+        ({"endpoint": "x"}, BAD, "/endpoint"),
         ({"operation": "drain"}, ("config", "invalid_config"), "drain"),
         ({"source": "webhook"}, BAD, "webhook"),
-        ({"source": "kafka"}, ("config", "missing_source"), "noetl[kafka]"),
-        ({"source": "pubsub"}, ("config", "missing_source"), "noetl[pubsub]"),
         ({"operation": "ack", "ack_ids": ["$JS.API.STREAM.DELETE.X"]}, BAD, "does not name"),
         ({"operation": "ack", "ack_ids": ["$JS.ACK.NOETL_COMMANDS.c.1.1.1.1.1"]}, OURS, "NOETL_"),
     ],

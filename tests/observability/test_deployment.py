@@ -8,6 +8,7 @@ import re
 import pytest
 import yaml
 
+from noetl.intake.metrics import OUTCOMES, IntakeMetrics
 from noetl.server.metrics import ServerMetrics
 from noetl.telemetry.metrics import Histogram
 from noetl.worker.metrics import WorkerMetrics
@@ -24,17 +25,6 @@ ENDINGS = ("_bucket", "_count", "_sum")
 
 # What processes that are not written yet will serve: quality.md 7, subscriptions.md 10.
 PROMISED = {
-    "noetl_subscription_messages_received_total": {"subscription"},
-    "noetl_subscription_executions_total": {"subscription", "outcome"},
-    "noetl_subscription_directives_applied_total": {"subscription", "controls"},
-    "noetl_subscription_batch_dispatch_total": {"subscription"},
-    "noetl_subscription_rate_limited_total": {"subscription"},
-    "noetl_subscription_spooled_total": {"subscription", "reason"},
-    "noetl_subscription_dead_lettered_total": {"subscription", "reason"},
-    "noetl_subscription_circuit": {"subscription", "downstream"},
-    "noetl_subscription_circuit_transitions_total": {"subscription", "downstream", "to"},
-    "noetl_subscription_spool_bytes": {"subscription"},
-    "noetl_subscription_spool_oldest_seconds": {"subscription"},
     "noetl_ingress_received_total": {"subscription"},
     "noetl_ingress_rejected_total": {"subscription", "reason"},
     "noetl_ingress_dispatched_total": {"subscription"},
@@ -68,12 +58,14 @@ BUILDS = {"noetl_server_build_info": set(), "noetl_worker_build_info": set()}
 
 def _served() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
+    served = [*IntakeMetrics(()).series]
     for metrics in (ServerMetrics().all, WorkerMetrics("shared", ("http",))._metrics):  # noqa: SLF001 - every series
-        for series in metrics._series.values():  # noqa: SLF001 - every series
-            found.setdefault(series.name, set()).update(series.labels)
-            if isinstance(series, Histogram):
-                for ending in ENDINGS:
-                    found.setdefault(series.name + ending, set()).update(series.labels)
+        served += metrics._series.values()  # noqa: SLF001 - every series
+    for series in served:
+        found.setdefault(series.name, set()).update(series.labels)
+        if isinstance(series, Histogram):
+            for ending in ENDINGS:
+                found.setdefault(series.name + ending, set()).update(series.labels)
     return found
 
 
@@ -237,3 +229,20 @@ def test_an_expression_names_its_metrics_and_labels() -> None:
     found = read('sum by (a) (rate(b{c="d", e=~"f"}[5m])) / on (a) group_left (g) h > bool 1e-9')
     assert found.metrics == {"b": {"c", "e"}, "h": set()}
     assert found.grouped == {"a", "g"}
+
+
+def test_the_outcomes_that_are_asked_for_are_outcomes_of_a_start():
+    texts = [path.read_text(encoding="utf-8") for path in RUNBOOKS.glob("*.md")]
+    for panel in (panel for board in BOARDS for panel in _panels(board)):
+        texts += [target["expr"] for target in panel["targets"]]
+    asked = [
+        word
+        for text in texts
+        for values in re.findall(
+            r'noetl_subscription_executions_total\{outcome[!=~]+"([^"]+)"', text
+        )
+        for word in values.split("|")
+    ]
+
+    assert asked
+    assert set(asked) <= set(OUTCOMES)

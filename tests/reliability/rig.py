@@ -17,7 +17,7 @@ from noetl.api.executions import Execute
 from noetl.api.http import NoAnswer
 from noetl.api.problems import Refused
 from noetl.api.sockets import SocketTransport
-from noetl.local.embedded.children import SERVER, WORKERS, Bus, Process
+from noetl.local.embedded.children import GATEWAY, SERVER, WORKERS, Bus, Process
 from noetl.local.nats import Nats
 from noetl.local.postgres import Postgres
 from noetl.server import admin
@@ -166,6 +166,22 @@ class Stack:
             health=f"http://127.0.0.1:{port}/readyz",
         )  # fmt: skip
 
+    def add_gateway(self, name="gateway", server="server", **more):
+        """A gateway that is not started yet."""
+        port = next(self._ports)
+        environ = {
+            "GATEWAY_BIND": "127.0.0.1",
+            "ROUTER_PORT": str(port),
+            "NOETL_SERVER_URL": self.parts[server].url,
+            "NOETL_INTERNAL_API_TOKEN": self.mould.internal,
+        }
+        url = f"http://127.0.0.1:{port}"
+        self.parts[name] = Process(
+            name=name, stage=GATEWAY, command=[*NOETL, "gateway"],
+            environ=self._environ() | environ | more, said=self._said(name), port=port,
+            url=url, health=f"{url}/ready",
+        )  # fmt: skip
+
     def _environ(self):
         return process_environment() | {
             "NOETL_HOME": str(self.folder),
@@ -246,7 +262,7 @@ class Stack:
     async def close(self):
         await self.hang_up()
         own = [part for part in self.parts.values() if part.name != "nats"]
-        for stage in (WORKERS, SERVER):
+        for stage in (WORKERS, GATEWAY, SERVER):
             await asyncio.gather(*(part.stop(0.2) for part in own if part.stage == stage))
         await self.parts["nats"].stop(2)
         await self.postgres.stop()

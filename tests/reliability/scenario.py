@@ -20,7 +20,7 @@ from tests.reliability.rig import Mould, stacked
 
 NAMES = (
     "kills", "all_at_once", "bus_wiped", "database", "power_cut", "partitions", "disk_full",
-    "clock", "poison", "peers", "overload", "upgrade", "backup", "cancel_storm", "posts",
+    "clock", "poison", "peers", "overload", "upgrade", "backup", "cancel_storm", "posts", "gateway",
 )  # fmt: skip
 """Modules of `tests.reliability.scenarios`, each with `async def play(plan) -> Verdict`."""
 KEPT = ("logs", "events")

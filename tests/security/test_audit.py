@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from noetl.clock import SystemClock
+from noetl.edge.cursor import Cursors
 from noetl.ids import Ids
 from noetl.server.access.caller import Caller
 from noetl.server.auditing.audit import MOST_REFUSALS, Audits
 from noetl.server.auditing.chain import Chain
-from noetl.server.edge.cursor import Cursors
 from noetl.server.metrics import ServerMetrics
 from noetl.store.audit import AuditEntry
 from noetl.store.errors import DatabaseGone

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from noetl.edge.http import bound, listener
+from noetl.edge.problems import TITLES
 from noetl.secrets.fetch import Unreached
 from noetl.secrets.sealed import KeyPair
 from noetl.server.access.tokens import SESSION, digest, new_token
-from noetl.server.edge.http import bound, listener
-from noetl.server.edge.problems import TITLES
 from noetl.store.base import CatalogEntry
 from noetl.store.errors import DatabaseBusy, DatabaseGone, StorageFull
 from noetl.store.identity import SessionRow, TenantRow
@@ -338,6 +338,9 @@ PROVOKED: dict[str, tuple[int, Asked | Steps]] = {
         401, ("POST", "/api/auth/login", {"username": "a", "password": "b"}, "gateway"),
     ),
     "bad_cursor": (422, ("GET", "/api/executions?cursor=x")),
+    "bad_identity": (
+        401, ("GET", "/api/executions", b"", "system", {"x_noetl_identity": "admin"}),
+    ),
     "bad_json": (400, ("POST", EXECUTE, b"{")),
     "bad_media_type": (415, ("POST", EXECUTE, b"a=b", "admin", {"content_type": "text/plain"})),
     "bad_method": (405, ("PATCH", "/api/executions")),

@@ -10,13 +10,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import zstandard
 
+from noetl.edge.reading import MOST_BYTES
 from noetl.server.access.tokens import new_token
-from noetl.server.routes.exchange import (
-    MOST_BATCH_BYTES,
-    MOST_BYTES,
-    MOST_REPORT_BYTES,
-    MOST_RESULT_BYTES,
-)
+from noetl.server.routes.exchange import MOST_BATCH_BYTES, MOST_REPORT_BYTES, MOST_RESULT_BYTES
 from tests.security.asking import sent
 from tests.security.people import INNER, ask, asked, person, register, started
 from tests.unit.server.rig import rig, virtually

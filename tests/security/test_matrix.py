@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from noetl.secrets.signed import key_of, sign
 from noetl.server.access.permissions import ANYBODY, PUBLIC, ROLES, TABLE
 from noetl.server.access.tokens import SESSION, digest, new_token
 from noetl.store.identity import SessionRow
@@ -28,6 +29,12 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", 
 NOW = "2026-01-01T00:00:00.000000Z"
 LATER = "2026-01-01T08:00:00.000000Z"
 LET_IN = "yso"
+SPOKEN_FOR = {
+    "viewer by a gateway": (INNER, "viewer"),
+    "admin by a gateway": (INNER, "admin"),
+    "forged": ("another token", "admin"),
+}
+"""By which key, and as what."""
 MOST_SHOWN = 10
 
 
@@ -73,6 +80,8 @@ async def session(r, name: str, *, ends: str) -> str:
 
 
 async def _of_role(r, name: str) -> Visitor:
+    if name in SPOKEN_FOR:
+        return _spoken_for(r, name)
     pool = "shared" if name == "worker" else None
     return bearing(await person(r, name, pool=pool), name)
 
@@ -106,6 +115,15 @@ async def _lookalikes(r) -> Visitor:
     )
 
 
+def _spoken_for(r, name: str) -> Visitor:
+    """Somebody for whom a gateway speaks, or seems to; the clock of these tests stands still."""
+    (key, role), refusal = SPOKEN_FOR[name], "bad_identity" if name == "forged" else ""
+    claims = {"sub": "7", "name": "anna", "roles": [role], "tenant": "default", "sid": "s-1"}
+    word = sign(claims, key_of(key), r.plane.parts.clock.now().timestamp(), "j")
+    headers = {"authorization": f"Bearer {INNER}", "x-noetl-identity": word}
+    return Visitor(headers, (role,), refusal=refusal)
+
+
 async def visitor(r, name: str) -> Visitor:
     """Somebody by his name."""
     match name:
@@ -135,7 +153,7 @@ async def visitor(r, name: str) -> Visitor:
 
 WHO = (
     "anonymous", "made up", "elsewhere", "expired", "revoked", "granted", "session",
-    "ended session", "admin of another tenant", *ROLES,
+    "ended session", "admin of another tenant", *SPOKEN_FOR, *ROLES,
 )  # fmt: skip
 
 

@@ -12,13 +12,13 @@ from noetl.api.http import AsgiTransport
 from noetl.blobs.memory import MemoryBlobs
 from noetl.bus.memory import MemoryBus
 from noetl.clock import SystemClock
+from noetl.edge.http import bound, listener
 from noetl.ids import Ids
 from noetl.local.credentials import wallet
 from noetl.local.crew import Crew
 from noetl.local.watch import Watch
 from noetl.local.workshop import workshop
 from noetl.server.app import create_server
-from noetl.server.edge.http import bound, listener
 from noetl.server.parts import ServerParts
 from noetl.store.memory.store import MemoryStore
 from noetl.worker.app import WorkerParts

@@ -72,17 +72,27 @@ class Process:
     def _has_said(self, event: str) -> bool:
         return any(_event(line) == event for line in self.lines)
 
-    def stop(self) -> None:
-        """Ask it to end, and see to it that it does."""
+    def stop(self) -> int:
+        """Ask it to end, and see to it that it does; how it ended."""
         self._process.terminate()
         try:
-            self._process.wait(LATE_S)
+            return self._process.wait(LATE_S)
         finally:
-            self._process.kill()
-            self._process.wait()
-            self._thread.join()
-            assert self._process.stderr is not None
-            self._process.stderr.close()
+            self.kill()
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._process.kill()
+        self._process.wait()
+        self._thread.join()
+        assert self._process.stderr is not None
+        self._process.stderr.close()
+
+    def ended(self) -> int:
+        """Wait until it has ended by itself; how."""
+        code = self._process.wait(LATE_S)
+        self._thread.join()
+        return code
 
 
 def _event(line: str) -> str:
@@ -170,6 +180,28 @@ class FullStack:
             )  # fmt: skip
             self._workers[pool].until("the worker works")
         return pool
+
+    def listen(self, *paths: str, token: str = "", **more: str) -> Process:
+        """A process that listens for subscriptions; its caller stops it."""
+        words = [word for path in paths for word in ("--subscription", path)]
+        return Process(
+            ["noetl.cli.app", "worker", "--mode", "subscription", *words],
+            self._environ(
+                WORKER_METRICS_BIND="127.0.0.1:0",
+                NOETL_WORKER_TOKEN=token or self.runtime_token(),
+                **{"NOETL_SERVER_URL": self.url, **more},
+            ),
+        )  # fmt: skip
+
+    def runtime_token(self) -> str:
+        """A token for processes that listen."""
+        if "runtime:" not in self._tokens:
+            self._tokens["runtime:"] = new_token()
+            self._tell(
+                Bearer(token=self._tokens["runtime:"], account="service:runtime",
+                       roles=("runtime",), name="runtime")
+            )  # fmt: skip
+        return self._tokens["runtime:"]
 
     def worker_token(self, pool: str) -> str:
         """A token for a worker of this pool alone."""

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.errors import HypothesisException
 from schemathesis import GenerationMode
 
-from noetl.server.routes.openapi import document_of
+from noetl.server.routes.openapi import server_document
 from scripts.interfaces import _served
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ SPARSE = 0.3
 @lru_cache(maxsize=1)
 def document() -> dict[str, Any]:
     """The API document of a server."""
-    return document_of(_served())  # type: ignore[arg-type]  # one of ours
+    return server_document(_served())  # type: ignore[arg-type]  # one of ours
 
 
 def operations() -> dict[str, tuple[str, str]]:

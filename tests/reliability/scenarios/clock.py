@@ -16,7 +16,7 @@ from pathlib import Path
 from noetl.api.catalog import Register
 from noetl.api.schedules import ScheduleBody
 from noetl.clock import SystemClock, rfc3339
-from noetl.server.operations.ticks import moment_of
+from noetl.server.ticks import moment_of
 from tests.reliability.ledger import Ledger
 from tests.reliability.oracle import weigh
 from tests.reliability.scenario import Verdict

@@ -2,7 +2,8 @@
 
 First the matrix: a process dies at a failpoint of its own, or another part is killed while it
 stands there. Then any part is killed every few seconds. Guests start and follow runs all the while.
-There is no gateway and no subscription runtime yet: they are rows of this matrix when they come.
+Gateways have a scenario of their own, `gateway`. There is no subscription runtime here yet: it is a
+row of this matrix when it comes.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ from tests.reliability.oracle import ghosts, weigh
 from tests.reliability.scenario import Verdict
 
 PARTS = ("server", "worker", "system", "nats", "postgres")
-OWNERS = {"server": ("server",), "worker": ("worker", "system"), "migration": ("migration",)}
-"""Which parts have the failpoints of a program."""
+OWNERS = {
+    "server": ("server",), "worker": ("worker", "system"), "migration": ("migration",),
+    "subscription": (),
+}  # fmt: skip
+"""Which parts have the failpoints of a program; tests/e2e kill listeners at theirs."""
 SHARE = 0.6
 """Of the time, for the matrix."""
 CELL_S = 3.0

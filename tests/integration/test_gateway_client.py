@@ -1,0 +1,111 @@
+"""The Python client against a real gateway, server and worker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from noetl.api.gateway_client import GatewayClient, RequestFailed
+from noetl.api.problems import Refused
+from noetl.api.sockets import SocketTransport
+from tests.servers.gateway import PASSWORD
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.servers.gateway import GatewayStack
+
+PLAYBOOK = """
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {{name: it, path: {path}}}
+workload: {{hold: ""}}
+workflow:
+  - step: wait
+    tool: {{kind: http, url: "{{{{ workload.hold }}}}", timeout: 60}}
+    next: {{arcs: [{{step: end}}]}}
+  - step: end
+    tool: {{kind: python, code: "{code}"}}
+"""
+
+
+def registered(stack: GatewayStack, code: str) -> str:
+    """A playbook that waits, and then ends with what the code gives; its path."""
+    path = f"python/{stack.name('it')}"
+    stack.register(PLAYBOOK.format(path=path, code=code))
+    return path
+
+
+@asynccontextmanager
+async def at(stack: GatewayStack) -> AsyncIterator[GatewayClient]:
+    """Somebody who has signed in."""
+    email = await asyncio.to_thread(stack.account)
+    anybody = SocketTransport(stack.url)
+    body = json.dumps({"email": email, "password": PASSWORD}).encode()
+    answer = await anybody.request(
+        "POST", "/api/auth/login", body, {"content-type": "application/json"}
+    )
+    await anybody.close()
+    transport = SocketTransport(stack.url, token=json.loads(answer.body)["session_token"])
+    try:
+        async with GatewayClient(transport) as gateway:
+            yield gateway
+    finally:
+        await transport.close()
+
+
+async def test_a_result_comes_once_the_run_ends(gateway_stack: GatewayStack) -> None:
+    path, name = registered(gateway_stack, "return {'n': 7}"), gateway_stack.name("python")
+    async with at(gateway_stack) as gateway:
+        running = await gateway.execute_playbook(path, {"hold": gateway_stack.hold.url(name)})
+        await asyncio.to_thread(gateway_stack.hold.arrived, name)
+        assert (await gateway.request(running.request_id)).state in {"accepted", "running"}
+        gateway_stack.hold.release(name)
+        assert await running.result(30) == {"n": 7}
+
+
+async def test_a_large_result_is_whole(gateway_stack: GatewayStack) -> None:
+    path = registered(gateway_stack, "return 'x' * 1000000")
+    gateway_stack.hold.release("nothing")
+    async with at(gateway_stack) as gateway:
+        running = await gateway.execute_playbook(path, {"hold": gateway_stack.hold.url("nothing")})
+        assert await running.result(30) == "x" * 1_000_000
+
+
+async def test_a_failing_run_is_told_with_its_step(gateway_stack: GatewayStack) -> None:
+    path = registered(gateway_stack, "raise ValueError('no')")
+    gateway_stack.hold.release("nothing")
+    async with at(gateway_stack) as gateway:
+        running = await gateway.execute_playbook(path, {"hold": gateway_stack.hold.url("nothing")})
+        with pytest.raises(RequestFailed) as caught:
+            await running.result(30)
+        assert caught.value.failure.code == -32000
+        assert caught.value.failure.data is not None
+        assert caught.value.failure.data["step"] == "end"
+        assert caught.value.execution_id == running.execution_id
+
+
+async def test_a_run_is_cancelled(gateway_stack: GatewayStack) -> None:
+    path, name = registered(gateway_stack, "return 1"), gateway_stack.name("python")
+    async with at(gateway_stack) as gateway:
+        running = await gateway.execute_playbook(path, {"hold": gateway_stack.hold.url(name)})
+        await asyncio.to_thread(gateway_stack.hold.arrived, name)
+        await gateway.cancel(running.request_id, "enough")
+        with pytest.raises(RequestFailed) as caught:
+            await running.result(30)
+        assert caught.value.failure.code == -32004
+    gateway_stack.hold.release(name)
+
+
+async def test_a_stranger_is_refused(gateway_stack: GatewayStack) -> None:
+    transport = SocketTransport(gateway_stack.url, token="nts_nobody")  # noqa: S106 - of nobody
+    gateway = GatewayClient(transport)
+    with pytest.raises(Refused) as caught:
+        await gateway.connect()
+    assert caught.value.code == "invalid_session"
+    await gateway.close()
+    await transport.close()

@@ -1,0 +1,172 @@
+"""Whose a token is: from the bucket, from the server, and what ends it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+
+from noetl.bus import subjects
+from noetl.gateway.errors import AuthUnavailable, InvalidSession
+from noetl.gateway.remembered import Remembered
+from noetl.gateway.sessions import Kept, digest
+from tests.unit.gateway.desk import Desk
+
+TOKEN = "nts_" + "a" * 51
+OTHER = "nts_" + "b" * 51
+API = "ntk_" + "c" * 51
+
+
+@pytest.fixture
+def desk():
+    return Desk()
+
+
+async def test_a_session_is_asked_for_once_and_then_lies_in_the_bucket(desk):
+    desk.people.add(TOKEN)
+    found = [await desk.sessions.of(TOKEN), await desk.replica().of(TOKEN)]
+    kept = msgspec.json.decode((await desk.kept(TOKEN)).value)
+    assert desk.people.asked == [TOKEN]
+    assert found[0] == found[1]
+    assert (found[0].user_id, found[0].session_id, found[0].roles) == ("42", "7001", ("developer",))
+    assert set(kept) == {
+        "session_id", "user_id", "subject", "email", "display_name", "roles", "tenant", "org",
+        "expires_at", "is_active",
+    }  # fmt: skip
+    assert TOKEN not in str(kept)
+
+
+async def test_what_lies_in_the_bucket_ends_with_the_session(desk):
+    desk.people.add(TOKEN, lasts_s=60)
+    await desk.sessions.of(TOKEN)
+    desk.clock.passed = 61
+    assert await desk.kept(TOKEN) is None
+
+
+async def test_an_expired_session_that_still_lies_in_the_bucket_is_refused(desk):
+    desk.people.add(TOKEN, lasts_s=60)
+    await desk.sessions.of(TOKEN)
+    entry = await desk.kept(TOKEN)
+    await desk.keys.put(f"s.{digest(TOKEN)}", entry.value, 9999)
+    desk.clock.passed = 61
+    with pytest.raises(InvalidSession):
+        await desk.sessions.of(TOKEN)
+    assert desk.people.asked == [TOKEN]
+    assert desk.count("expired") == 1
+
+
+async def test_a_session_that_is_marked_as_ended_is_refused(desk):
+    made = Kept(
+        session_id="1", user_id="1", subject="a", email=None, display_name=None, roles=(),
+        tenant="default", is_active=False,
+    )  # fmt: skip
+    await desk.keys.put(f"s.{digest(TOKEN)}", msgspec.json.encode(made))
+    with pytest.raises(InvalidSession):
+        await desk.sessions.of(TOKEN)
+
+
+async def test_without_the_bucket_the_server_is_asked(desk):
+    desk.people.add(TOKEN)
+    desk.keys.is_down = True
+    assert (await desk.sessions.of(TOKEN)).user_id == "42"
+    assert desk.metrics.session_cache_failed.value("get") == 1
+    assert desk.metrics.session_cache_failed.value("put") == 1
+
+
+async def test_without_the_server_nobody_is_called_wrong(desk):
+    desk.people.is_down = True
+    with pytest.raises(AuthUnavailable):
+        await desk.sessions.of(TOKEN)
+    desk.people.is_down = False
+    desk.people.add(TOKEN)
+    assert (await desk.sessions.of(TOKEN)).user_id == "42"
+
+
+async def test_without_the_server_a_session_of_the_bucket_still_counts(desk):
+    desk.people.add(TOKEN)
+    await desk.sessions.of(TOKEN)
+    desk.people.is_down = True
+    desk.clock.passed = 200
+    assert (await desk.sessions.of(TOKEN)).user_id == "42"
+
+
+async def test_an_unknown_token_is_asked_for_once_in_five_seconds(desk):
+    for _ in range(3):
+        with pytest.raises(InvalidSession):
+            await desk.sessions.of(TOKEN)
+    assert desk.people.asked == [TOKEN]
+    desk.clock.passed = 5
+    desk.people.add(TOKEN)
+    assert (await desk.sessions.of(TOKEN)).user_id == "42"
+
+
+async def test_what_is_remembered_takes_up_a_bounded_room(desk):
+    facts = Remembered(desk.clock, 5.0, most=3)
+    for name in "abcd":
+        facts.put(name, name)
+    assert (len(facts), facts.get("a"), facts.get("d")) == (3, None, "d")
+    desk.clock.passed = 5
+    assert facts.get("d") is None
+
+
+@pytest.mark.parametrize("text", ["", "Bearer", "nt_" + "a" * 51, "nts_ü", "nts_" + "a" * 5000])
+async def test_what_can_be_no_token_is_asked_for_nowhere(desk, text):
+    with pytest.raises(InvalidSession):
+        await desk.sessions.of(text)
+    assert desk.people.asked == []
+
+
+async def test_a_token_of_the_api_is_believed_for_five_seconds_and_never_kept(desk):
+    desk.people.add(API, session_id="token-9")
+    assert (await desk.sessions.of(API)).session_id == "token-9"
+    await desk.sessions.of(API)
+    assert desk.people.asked == [API]
+    assert await desk.kept(API) is None
+    desk.people.known.clear()
+    desk.clock.passed = 5
+    with pytest.raises(InvalidSession):
+        await desk.sessions.of(API)
+
+
+async def test_the_end_of_a_session_reaches_every_replica(desk):
+    desk.people.add(TOKEN)
+    there, closed = desk.replica(), asyncio.Queue()
+    there.on_revoked.append(closed.put)
+    listening = asyncio.create_task(there.listen())
+    await asyncio.sleep(0)
+    await desk.sessions.of(TOKEN)
+    await there.of(TOKEN)
+    desk.people.known.clear()
+    await desk.sessions.ended("7001", digest(TOKEN))
+    assert await asyncio.wait_for(closed.get(), 5) == "7001"
+    for sessions in (desk.sessions, there):
+        with pytest.raises(InvalidSession):
+            await sessions.of(TOKEN)
+    assert closed.empty()
+    listening.cancel()
+
+
+async def test_words_that_nobody_understands_do_not_end_the_listening(desk):
+    closed = asyncio.Queue()
+    desk.sessions.on_revoked.append(closed.put)
+    listening = asyncio.create_task(desk.sessions.listen())
+    await asyncio.sleep(0)
+    for payload in (b"\xff", b"[]", b'{"session_id": 7}', b'{"session_id": "8"}'):
+        await desk.bus.tell(subjects.revoked("8"), payload)
+    assert await asyncio.wait_for(closed.get(), 5) == "8"
+    listening.cancel()
+
+
+async def test_a_session_that_ends_while_it_is_looked_up_is_not_kept(desk):
+    desk.people.add(TOKEN)
+
+    async def end():
+        desk.people.on_asked = None
+        desk.people.known.clear()
+        await desk.sessions.forget(digest(TOKEN))
+
+    desk.people.on_asked = end
+    with pytest.raises(InvalidSession):
+        await desk.sessions.of(TOKEN)
+    assert await desk.kept(TOKEN) is None
