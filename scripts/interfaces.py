@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from noetl import __version__
 from noetl.blobs.memory import MemoryBlobs
 from noetl.bus.memory import MemoryBus
 from noetl.clock import SystemClock
+from noetl.edge.reading import MOST_BYTES
 from noetl.ids import Ids
+from noetl.intake.metrics import IntakeMetrics
 from noetl.server.access.permissions import PUBLIC, ROLES, TABLE
 from noetl.server.app import create_server
 from noetl.server.metrics import ServerMetrics
 from noetl.server.parts import ServerParts
-from noetl.server.routes.exchange import MOST_BYTES
 from noetl.store.memory.store import MemoryStore
+from noetl.telemetry.metrics import Metrics
 from noetl.worker.metrics import WorkerMetrics
 from scripts.operations import operation_lines
 
@@ -21,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from starlette.routing import Route
-
-    from noetl.telemetry.metrics import Metrics
 
 _MIB: Final = 1024 * 1024
 _MARKS: Final = {
@@ -62,7 +63,7 @@ def api_lines() -> Iterator[str]:
 
 
 def metric_lines() -> Iterator[str]:
-    """Every series of server and worker."""
+    """Every series of server, worker and listener."""
     yield "Prometheus reads them at `/metrics`: the server's API with a token that has"
     yield "`runtime:read`, or its metrics port without one; a worker at `WORKER_METRICS_BIND`."
     yield "Every series is there from the start, at 0; those of parts that do not exist yet stay."
@@ -71,6 +72,10 @@ def metric_lines() -> Iterator[str]:
     yield from _series_table("Server", ServerMetrics().all)
     worker = WorkerMetrics("shared", ())._metrics  # noqa: SLF001 - the page shows all of them
     yield from _series_table("Worker", worker)
+    listener = Metrics("subscription", __version__)
+    for series in IntakeMetrics(()).series:
+        listener.add(series)
+    yield from _series_table("Listener of subscriptions", listener)
 
 
 def _series_table(title: str, metrics: Metrics) -> Iterator[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from noetl.server.edge.problems import MEDIA_TYPE as PROBLEM
-from noetl.server.routes.openapi import document_of
-from noetl.server.routes.openapi.schemas import PLACE
+from noetl.edge.openapi import PLACE
+from noetl.edge.problems import MEDIA_TYPE as PROBLEM
+from noetl.server.routes.openapi import server_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ def operation_lines(
     routes: Sequence[Route], bodies: Mapping[tuple[str, str], str]
 ) -> Iterator[str]:
     """Every operation by its tag, then every model."""
-    document = document_of(routes)  # type: ignore[arg-type]  # the door takes only ours
+    document = server_document(routes)  # type: ignore[arg-type]  # the door takes only ours
     yield "Any route may answer " + ", ".join(f"[`{code}`](errors.md#{code})" for code in _COMMON)
     yield "where it fits; the codes that a route has besides stand with it."
     yield ""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from noetl.bus.streams import StreamDrift
+from noetl.edge.door import UndeclaredRoute
+from noetl.edge.http import PortTaken
 from noetl.local.embedded.home import FOLDERS
 from noetl.local.embedded.supervisor import StackFailed
 from noetl.local.lodging import EmbeddedUnavailable
 from noetl.local.nats import NatsNotStarted
 from noetl.server.backends import NotMigrated, SeatLost
-from noetl.server.edge.door import UndeclaredRoute
-from noetl.server.edge.http import PortTaken
 from noetl.server.vitals import DATABASE, DRAINING
 from noetl.settings import BadSetting
 from noetl.store.errors import DatabaseGone, MigrationRefused, UnsafeDatabase
@@ -44,7 +44,15 @@ _EXITS: Final = (
     ("`noetl worker`", 0, "It was told to stop, and has drained."),
     ("`noetl worker`", 1, "A second signal ended it by force, or it has failed."),
     ("`noetl worker`", 2, "It was not started; somebody must change something."),
-    ("both", 2, "A setting cannot be used (`bad_setting`, `worker.bad_pool`)."),
+    ("`noetl gateway`", 0, "It was told to stop, and its streams and calls have ended."),
+    ("`noetl gateway`", 1, "It could not start, or has failed; the last line says why."),
+    ("`noetl gateway`", 78, "A setting cannot be used (`gateway.bad_setting`)."),
+    (
+        "`noetl worker --mode subscription`",
+        78,
+        "A subscription cannot be listened to as it is; somebody must change something.",
+    ),
+    ("server, worker", 2, "A setting cannot be used (`bad_setting`, `worker.bad_pool`)."),
 )
 _STARTS: Final = (
     (BadSetting.code, "every process", "A setting is not what it has to be, or two contradict."),
@@ -61,6 +69,8 @@ _STARTS: Final = (
     ("worker.already_running", "worker", "A worker with this `WORKER_ID` runs in the same folder."),
     ("worker.bad_bind", "worker", "`WORKER_METRICS_BIND` cannot be listened on."),
     (CannotStart.code, "worker", "Another reason that needs a person; the message names it."),
+    ("gateway.bad_setting", "gateway", "A setting of the gateway or a line of its file is wrong."),
+    ("broker_too_old", "gateway", "The broker is older than 2.11 and forgets times to live."),
     (EmbeddedUnavailable.code, "`noetl up`", "The embedded PostgreSQL cannot run on this machine."),
     (NatsNotStarted.code, "`noetl up`", "The embedded NATS did not come up."),
     (StackFailed.code, "`noetl up`", "A part did not come up, or ended five times in a minute."),
@@ -76,12 +86,13 @@ _FOLDERS: Final = {
     "data": "Files of playbooks: the data root of the workers.",
     "worker": "One folder per worker: its name, its outbox, and results on their way.",
     "runs": "Event logs of `noetl run`.",
+    "spool": "Messages that wait while what they are for is away.",
 }
 
 
 def process_lines() -> Iterator[str]:
     """When a process is ready, how it ends, and why it does not start."""
-    yield "What probes, supervisors and people ask of `noetl server`, `noetl worker`, `noetl up`."
+    yield "What probes, supervisors and people ask of the processes, and of `noetl up`."
     yield ""
     yield "## Readiness"
     yield ""
