@@ -3,8 +3,8 @@
 Pretended workers report fifty events a second on each of ten runs, and a hundred clients read each
 run by its event stream of the server. Every client has to hear of every event once and in order.
 The delay is from the time that the log gives an event, just before its commit, to the arrival of
-its text; streams are written to every 50 ms at most, which is part of it. The two hundred
-WebSockets of the contract, and the memory of their gateway, come with the gateway.
+its text; streams are written to every 50 ms at most, which is part of it. The same at a gateway,
+with two hundred WebSockets and its memory, is the scenario `gateway`.
 """
 
 from __future__ import annotations

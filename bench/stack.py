@@ -108,7 +108,7 @@ async def embedded(
     """A stack in a folder of its own; it is stopped and deleted whatever happens."""
     with tempfile.TemporaryDirectory(prefix="noetl-bench-") as name:
         environ = environment(Path(name)) | dict(settings)
-        words = ("up", "--detach", f"--server-port={port}", "-ojson")
+        words = ("up", "--detach", "--port=auto", f"--server-port={port}", "-ojson")
         record = json.loads(await noetl(environ, *words))
         try:
             async with _open(record, environ) as stack:

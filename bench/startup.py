@@ -86,7 +86,7 @@ def _cold_and_warm() -> tuple[float, float, bool]:
         environ = environment(Path(folder))
 
         def up() -> None:
-            _noetl(environ, "up", "--detach", "--server-port=auto")
+            _noetl(environ, "up", "--detach", "--port=auto")
 
         try:
             [cold] = timed(up, 1, scale=1000)
