@@ -17,6 +17,7 @@ from noetl.settings.command import (
     variable,
     warnings,
 )
+from noetl.settings.gateway import GatewaySettings, SignInProvider
 from noetl.settings.models import (
     DatabaseSettings,
     ServerSettings,
@@ -25,6 +26,7 @@ from noetl.settings.models import (
     WorkerSettings,
 )
 from noetl.settings.sources import BadSetting
+from noetl.settings.subscription import SubscriptionSettings
 from noetl.settings.table import SETTINGS, Setting
 
 __all__ = [
@@ -32,9 +34,12 @@ __all__ = [
     "BadSetting",
     "CliSettings",
     "DatabaseSettings",
+    "GatewaySettings",
     "ServerSettings",
     "Setting",
+    "SignInProvider",
     "StackSettings",
+    "SubscriptionSettings",
     "TraceSettings",
     "WorkerSettings",
     "child_environment",

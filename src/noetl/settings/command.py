@@ -33,7 +33,7 @@ class CliSettings:
     columns: int | None = None
     context: str = ""
     server_url: str = ""
-    gateway_url: str = "http://127.0.0.1:8090"
+    gateway_url: str = ""
     token: str = ""
     token_file: str = ""
     session_token: str = ""
@@ -53,7 +53,7 @@ class CliSettings:
             columns=_positive(env.get("COLUMNS", "")),
             context=env.get("NOETL_CONTEXT", ""),
             server_url=env.get("NOETL_SERVER_URL") or env.get("NOETL_BASE_URL", ""),
-            gateway_url=env.get("NOETL_GATEWAY_URL") or "http://127.0.0.1:8090",
+            gateway_url=env.get("NOETL_GATEWAY_URL", ""),
             token=env.get("NOETL_TOKEN", ""),
             token_file=env.get("NOETL_TOKEN_FILE", ""),
             session_token=env.get("NOETL_SESSION_TOKEN", ""),

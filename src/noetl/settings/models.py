@@ -32,7 +32,7 @@ from noetl.settings.values import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_LEVELS: Final = ("debug", "info", "warning", "error")
+LEVELS: Final = ("debug", "info", "warning", "error")
 _HOME: Final = Path(".noetl")
 _CONFIG: Final = Path(CONFIG)
 _NO_LIMITS: Final[dict[str, int]] = {}
@@ -75,7 +75,7 @@ class ServerSettings(Model):
     object_store_url: str = of("NOETL_OBJECT_STORE_URL", "", text)
     home: Path = of("NOETL_HOME", _HOME, path)  # noqa: RUF009 - a field
     env: str = of("NOETL_ENV", "dev", choice("dev", "production"))
-    log_level: str = of("NOETL_LOG_LEVEL", "info", choice(*_LEVELS))
+    log_level: str = of("NOETL_LOG_LEVEL", "info", choice(*LEVELS))
     machine_id: int | None = of("NOETL_MACHINE_ID", None, whole(0, 1023))
     retention_days: int = of("NOETL_RETENTION_DAYS", 30, whole(0, 36500))
     outbox_publisher: str = of("NOETL_OUTBOX_PUBLISHER", "server", choice("server", "playbook"))
@@ -109,7 +109,7 @@ class ServerSettings(Model):
         if self.metrics_port == self.port:
             raise BadSetting("NOETL_METRICS_PORT and NOETL_PORT are the same port.")
         if self.env == "production":
-            _no_failpoints(self.failpoints)
+            no_failpoints(self.failpoints)
             if self.kms_provider == "local" and not self.encryption_key:
                 raise BadSetting("In production NOETL_ENCRYPTION_KEY is required.")
 
@@ -119,7 +119,7 @@ class WorkerSettings(Model):
     """What `noetl worker` is told."""
 
     pool: str = of("WORKER_POOL_NAME", "", text)
-    mode: str = of("WORKER_MODE", "command", choice("command", "watcher"))
+    mode: str = of("WORKER_MODE", "command", choice("command", "watcher", "subscription"))
     worker_id: str = of("WORKER_ID", "", text)
     slots: int = of("WORKER_MAX_CONCURRENT", 16, whole(1, 256))
     kind_limits: dict[str, int] = of("WORKER_KIND_LIMITS", _NO_LIMITS, counts)  # noqa: RUF009 - a field
@@ -142,6 +142,7 @@ class WorkerSettings(Model):
     memory_high: float = of("WORKER_MEMORY_HIGH", 0.8, share)
     python_sandbox: str = of("NOETL_PYTHON_SANDBOX", "prefer", choice("prefer", "require", "off"))
     python_requirements: str = of("NOETL_PYTHON_REQUIREMENTS", "deny", choice("deny", "allow"))
+    pubsub_emulator: str = of("PUBSUB_EMULATOR_HOST", "", text)
     http_egress: str = of("NOETL_HTTP_EGRESS", "guarded", choice("guarded", "open"))
     http_allow: tuple[str, ...] = of("NOETL_HTTP_ALLOW", (), words)
     data_roots: tuple[str, ...] = of("NOETL_DATA_ROOTS", (), words)
@@ -154,7 +155,7 @@ class WorkerSettings(Model):
     keychain_env_vars: tuple[str, ...] = of("NOETL_KEYCHAIN_ENV_VARS", (), words)
     home: Path = of("NOETL_HOME", _HOME, path)  # noqa: RUF009 - a field
     env: str = of("NOETL_ENV", "dev", choice("dev", "production"))
-    log_level: str = of("NOETL_LOG_LEVEL", "info", choice(*_LEVELS))
+    log_level: str = of("NOETL_LOG_LEVEL", "info", choice(*LEVELS))
     machine_id: int | None = of("NOETL_MACHINE_ID", None, whole(0, 1023))
     otlp_endpoint: str = of("OTEL_EXPORTER_OTLP_ENDPOINT", "", HTTP)
     otlp_headers: str = of("OTEL_EXPORTER_OTLP_HEADERS", "", text)
@@ -203,7 +204,7 @@ class WorkerSettings(Model):
                 hint="such as `noetl`, or `noetl,research` when jobs may choose",
             )
         if self.env == "production":
-            _no_failpoints(self.failpoints)
+            no_failpoints(self.failpoints)
 
     def _check_watcher(self) -> None:
         if not self.internal_token:
@@ -220,10 +221,12 @@ class StackSettings(Model):
     home: Path = of("NOETL_HOME", _HOME, path)  # noqa: RUF009 - a field
     host: str = of("NOETL_HOST", "127.0.0.1", text)
     port: int = of("NOETL_PORT", 8082, port_or_auto)
+    gateway_port: int = of("ROUTER_PORT", 8090, port_or_auto)
+    public_url: str = of("GATEWAY_PUBLIC_URL", "", HTTP)
     database_url: str = of("NOETL_DATABASE_URL", "", POSTGRES)
     nats_url: str = of("NOETL_NATS_URL", "", NATS)
     env: str = of("NOETL_ENV", "dev", choice("dev", "production"))
-    log_level: str = of("NOETL_LOG_LEVEL", "info", choice(*_LEVELS))
+    log_level: str = of("NOETL_LOG_LEVEL", "info", choice(*LEVELS))
     tls_cert: str = of("NOETL_TLS_CERT", "", text)
     tls_key: str = of("NOETL_TLS_KEY", "", text)
     oidc_issuer: str = of("NOETL_OIDC_ISSUER", "", text)
@@ -246,6 +249,7 @@ class TraceSettings(Model):
     service_name: str = of("OTEL_SERVICE_NAME", "", text)
 
 
-def _no_failpoints(failpoints: str) -> None:
+def no_failpoints(failpoints: str) -> None:
+    """Refuse faults on purpose."""
     if failpoints:
         raise BadSetting("NOETL_FAILPOINTS makes faults on purpose: never in production.")

@@ -83,13 +83,14 @@ class Sources:
         value = source.get(name, "").strip()
         if value and not is_kubernetes_service(name, value):
             if is_secret and value.startswith("file:///"):
-                return _contents(name, value.removeprefix("file://")), name
+                return contents(name, value.removeprefix("file://")), name
             return value, name
         file = source.get(f"{name}_FILE", "") if is_secret else ""
-        return (_contents(f"{name}_FILE", file), f"{name}_FILE") if file else None
+        return (contents(f"{name}_FILE", file), f"{name}_FILE") if file else None
 
 
-def _contents(name: str, file: str) -> str:
+def contents(name: str, file: str) -> str:
+    """What the file of a secret holds; `name` is the setting that names it."""
     try:
         return Path(file).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as fault:
@@ -114,7 +115,7 @@ def _config(env: Mapping[str, str]) -> dict[str, str]:
         raise BadSetting(f"NOETL_CONFIG names {file}, which does not exist.") from fault
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as fault:
         raise BadSetting(f"The file of settings {file} cannot be read: {fault}.") from fault
-    return {_variable_of(key): _as_text(file, key, value) for key, value in table.items()}
+    return {_variable_of(key): as_text(str(file), key, value) for key, value in table.items()}
 
 
 def _variable_of(key: str) -> str:
@@ -123,7 +124,8 @@ def _variable_of(key: str) -> str:
     return name if is_whole else PREFIX + name
 
 
-def _as_text(file: Path, key: str, value: object) -> str:
+def as_text(file: str, key: str, value: object) -> str:
+    """A value of a file as a variable would have it."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, list) and all(isinstance(item, str | int) for item in value):
@@ -152,7 +154,7 @@ class Model:
 
         `fallback` holds variables that count before the defaults: what a running stack tells.
         """
-        known = {item.name: item for item in fields(cast("Any", cls))}
+        known = {item.name: item for item in fields(cast("Any", cls)) if item.metadata}
         given = {
             known[name].metadata["setting"]: str(value)
             for name, value in flags.items()
@@ -171,7 +173,7 @@ class Model:
     def shown(self) -> dict[str, object]:
         """The settings in force, secrets masked."""
         shown: dict[str, object] = {}
-        for item in fields(cast("Any", self)):
+        for item in (item for item in fields(cast("Any", self)) if item.metadata):
             value = getattr(self, item.name)
             is_secret = _is_secret(item.metadata["setting"])
             shown[item.name] = "***" if is_secret and value else value

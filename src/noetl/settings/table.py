@@ -160,7 +160,7 @@ SETTINGS: Final = (
     _is(
         "NOETL_INTERNAL_API_TOKEN_PREVIOUS",
         "",
-        "s",
+        "sg",
         "Bearer that is still accepted during a rotation.",
         kind="secret",
     ),
@@ -312,7 +312,7 @@ SETTINGS: Final = (
         "sw",
         "`guarded` keeps steps and the keychain from internal addresses; `open` does not.",
     ),
-    _is("NOETL_HTTP_ALLOW", "", "sw", "Hosts and networks that the guard lets through."),
+    _is("NOETL_HTTP_ALLOW", "", "swg", "Hosts and networks that the guard lets through."),
     _is("NOETL_DATA_ROOTS", "", "w", "Folders of file databases; `<NOETL_HOME>/data` without it."),
     _is("NOETL_SHELL", "on", "w", "`off` disables shell steps.", kind="flag"),
     _is(
@@ -353,6 +353,7 @@ SETTINGS: Final = (
     _is("PUBSUB_EMULATOR_HOST", "", "wr", "Emulator of Pub/Sub, without sign-in."),
     _is("ROUTER_PORT", "8090", "g", "Port of the gateway.", "GATEWAY_PORT", kind="integer"),
     _is("GATEWAY_BIND", "0.0.0.0", "g", "Address of the gateway."),  # noqa: S104 - as documented
+    _is("GATEWAY_METRICS_BIND", "", "g", "Address and port of metrics for everybody there."),
     _is("GATEWAY_PUBLIC_URL", "", "g", "Base of callbacks, redirects and cookies."),
     _is("GATEWAY_CONFIG", "", "g", "File of the gateway's settings."),
     _is(
@@ -377,6 +378,7 @@ SETTINGS: Final = (
     _is(
         "NATS_REQUEST_TTL_SECS", "1800", "g", "Seconds that a request is kept there.", kind="number"
     ),
+    _is("GATEWAY_UI_ENABLED", "true", "g", "Serve the web pages.", kind="flag"),
     _is("GATEWAY_TRANSPORT_SSE_ENABLED", "true", "g", "Offer server-sent events.", kind="flag"),
     _is("GATEWAY_TRANSPORT_WS_ENABLED", "true", "g", "Offer WebSocket.", kind="flag"),
     _is("GATEWAY_HEARTBEAT_INTERVAL_SECS", "30", "g", "Seconds between two pings.", kind="number"),
@@ -426,7 +428,7 @@ SETTINGS: Final = (
         "GATEWAY_GRAPHQL_INTROSPECTION", "", "g", "Answer questions about the schema.", kind="flag"
     ),
     _is("GATEWAY_INGRESS_MAX_IN_FLIGHT", "512", "g", "Most webhooks at once.", kind="integer"),
-    _is("NOETL_FAILPOINTS", "", "swt", "Faults on purpose, never in production."),
+    _is("NOETL_FAILPOINTS", "", "swgt", "Faults on purpose, never in production."),
     _is("NOETL_TEST_CHROMIUM", "", "t", "Browser of the tests."),
     _is(
         "NOETL_SKIP_UI_TESTS",

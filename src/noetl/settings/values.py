@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -132,6 +133,16 @@ def url(*schemes: str) -> Callable[[str], str]:
         return value
 
     return read
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is one of this machine alone."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def _either(schemes: tuple[str, ...]) -> str:

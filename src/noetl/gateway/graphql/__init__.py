@@ -1,0 +1,1 @@
+"""GraphQL: the schema, its limits, its two transports."""

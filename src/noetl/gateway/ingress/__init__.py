@@ -1,0 +1,1 @@
+"""Push ingress: deliveries of strangers, each verified before anything of it is believed."""

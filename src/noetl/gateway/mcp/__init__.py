@@ -1,0 +1,1 @@
+"""Playbooks as tools of the Model Context Protocol."""

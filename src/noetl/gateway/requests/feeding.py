@@ -1,0 +1,168 @@
+"""Events of runs that somebody waits for: told to his clients, and the last one ends the request.
+
+All gateways share the feed. A message is acknowledged when its effect is kept; one that comes again
+changes nothing, since every message to a client has the same id again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from noetl.bus.base import BusGone
+from noetl.errors import NoetlError
+from noetl.gateway.requests import record as rec
+from noetl.gateway.requests.outcomes import TERMINAL
+
+if TYPE_CHECKING:
+    from noetl.bus.clients import FedMessage, RequestFeed
+    from noetl.gateway.requests.parts import Parts
+    from noetl.gateway.requests.progress import Pace
+    from noetl.gateway.requests.record import Record
+
+TOGETHER: Final = 128
+"""Messages that are fetched at once."""
+WAIT_S: Final = 5.0
+LONGEST_S: Final = 20.0
+"""How long the messages of one request may take before they are left to be delivered again."""
+AGAIN_S: Final = 1.0
+UNKNOWN_S: Final = 60.0
+"""How long a request that nobody knows is not asked for again."""
+MOST_KNOWN: Final = 10_000
+TOLD: Final = frozenset({
+    *TERMINAL,
+    "playbook.started",
+    "execution.queued",
+    "execution.admitted",
+    "execution.paused",
+    "execution.resumed",
+    "step.exit",
+    "step.skipped",
+})  # fmt: skip
+"""Ends of steps, and changes of the state of a run."""
+_log: Final = logging.getLogger(__name__)
+
+
+class Commit(msgspec.Struct, frozen=True, kw_only=True):
+    """A message: the events of a commit, or where to read them."""
+
+    execution_id: str
+    first_seq: int
+    last_seq: int
+    events: list[dict[str, Any]]
+    is_stripped: bool = False
+
+
+_decode: Final = msgspec.json.Decoder(Commit).decode
+
+
+class Feeding:
+    """Hears of runs."""
+
+    def __init__(self, parts: Parts, feed: RequestFeed, pace: Pace) -> None:
+        self._parts = parts
+        self._feed = feed
+        self._pace = pace
+        self._unknown: OrderedDict[str, float] = OrderedDict()
+        self._heard: OrderedDict[str, float] = OrderedDict()
+
+    def silence_s(self, request_id: str) -> float:
+        """How long nothing was heard here of the run of a request."""
+        at = self._heard.get(request_id)
+        return inf if at is None else self._parts.clock.monotonic() - at
+
+    async def run(self) -> None:
+        """Take messages for ever."""
+        while True:
+            try:
+                await self.take(WAIT_S)
+            except BusGone:
+                self._parts.metrics.event_feed_reconnect.inc("bus_gone")
+                await asyncio.sleep(AGAIN_S)
+
+    async def take(self, timeout_s: float) -> int:
+        """Take what there is; how many messages that were."""
+        messages = await self._feed.fetch(TOGETHER, timeout_s)
+        runs: dict[str, list[FedMessage]] = {}
+        for message in messages:
+            runs.setdefault(message.request_id, []).append(message)
+        await asyncio.gather(*(self._of_one(each) for each in runs.values()))
+        return len(messages)
+
+    async def _of_one(self, messages: list[FedMessage]) -> None:
+        """The messages of one request, in order: the first that fails keeps the rest back."""
+        left = list(messages)
+        try:
+            async with asyncio.timeout(LONGEST_S):
+                while left:
+                    await self._told(left[0])
+                    await left.pop(0).ack()
+        except (NoetlError, TimeoutError) as fault:
+            code = fault.code if isinstance(fault, NoetlError) else "timeout"
+            _log.warning(
+                "events of a request wait",
+                extra={"reason": code, "request_id": messages[0].request_id, "count": len(left)},
+            )
+            for message in left:
+                await message.nak(AGAIN_S)
+
+    async def _told(self, message: FedMessage) -> None:
+        try:
+            commit = _decode(message.payload)
+            is_told = commit.is_stripped or any(row["event_type"] in TOLD for row in commit.events)
+        except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
+            self._parts.metrics.event_parse_failed.inc()
+            return
+        if not is_told:
+            return
+        record = await self._record(message.request_id)
+        if record is None or record.execution_id != commit.execution_id:
+            return
+        rows = commit.events
+        if commit.is_stripped:
+            rebuilds = self._parts.rebuilds
+            rows = await rebuilds.rows(commit.execution_id, commit.first_seq, commit.last_seq)
+        for row in rows:
+            if row["event_type"] in TOLD:
+                await self.heard(record, row)
+
+    async def heard(self, record: Record, row: dict[str, Any]) -> None:
+        """Tell one event; the one that ends the run ends its request after that."""
+        parts = self._parts
+        self._note(record.request_id)
+        await parts.ends.state(record, row)
+        if row["event_type"] in TERMINAL:
+            outcome = await parts.rebuilds.outcome(row, record)
+            self._pace.drop(record.request_id)
+            await parts.ends.finish(record, outcome)
+        elif record.state == "accepted":
+            now = parts.records.now()
+            await parts.records.change(record.request_id, lambda each: rec.running(each, now))
+
+    async def _record(self, request_id: str) -> Record | None:
+        """Whom a request is told to; one that the bucket has lost is asked from the server."""
+        records, now = self._parts.records, self._parts.clock.monotonic()
+        if self._unknown.get(request_id, now) > now:
+            return None
+        record = await records.route(request_id)
+        if record is not None:
+            return record
+        begun = await self._parts.rebuilds.of_request(request_id, is_heard=True)
+        if begun is None:
+            self._unknown[request_id] = now + UNKNOWN_S
+            if len(self._unknown) > MOST_KNOWN:
+                self._unknown.popitem(last=False)
+            return None
+        return await records.restore(begun)
+
+    def _note(self, request_id: str) -> None:
+        """Know when something was heard last."""
+        self._heard[request_id] = self._parts.clock.monotonic()
+        self._heard.move_to_end(request_id)
+        if len(self._heard) > MOST_KNOWN:
+            self._heard.popitem(last=False)
