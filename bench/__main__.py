@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 QUICK = ("parse", "render", "startup", "chain", "fanout", "runs", "latency")
 LOAD = (
     "chain_http", "dispatch", "ingest", "sse", "gateway", "gateway_proxy", "sustained", "large",
-    "footprint", "scale_out", "spool",
+    "footprint", "scale_out", "spool", "subscriptions", "isolation",
 )  # fmt: skip
 SCALE = ("scale_log", "scale_loop", "scale_history")
 TOOLS = ("tool_http", "tool_postgres", "tool_transfer")

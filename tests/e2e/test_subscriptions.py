@@ -95,7 +95,7 @@ class Site:
     def listen(self, **more):
         # One that comes back under its name goes on at once with what it held.
         named = {"WORKER_ID": f"listener-{self.name}", "NOETL_SUBSCRIPTION_STATE_POLL_MS": "300"}
-        process = self.stack.listen(self.path, **named, **more)
+        process = self.stack.listen(self.path, **(named | more))
         self.processes.append(process)
         return process
 

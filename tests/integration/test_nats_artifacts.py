@@ -122,8 +122,8 @@ async def test_buckets_of_the_platform_are_refused(at: Stage, scheme: str) -> No
             told = await at.fault(action, f"{scheme}://{bucket}/k", **given)
             assert told == ("auth", "platform_resource")
     made = await at.run("get", uri=f"{scheme}://sessions/k", pool="system")
-    assert made.error is not None
-    assert made.error["code"] == "bucket_not_found"
+    assert made.error is not None  # whether a gateway of another test has made the bucket or not
+    assert made.error["kind"] == "not_found"
 
 
 async def test_addresses_that_name_nothing_are_told(at: Stage) -> None:

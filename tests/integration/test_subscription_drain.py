@@ -13,6 +13,7 @@ from noetl.api.catalog import Register
 from noetl.api.client import Client
 from noetl.api.executions import Execute
 from noetl.api.http import AsgiTransport
+from noetl.api.problems import Refused
 from noetl.blobs.memory import MemoryBlobs
 from noetl.bus.memory import MemoryBus
 from noetl.clock import SystemClock
@@ -138,7 +139,7 @@ async def test_what_is_refused_for_good_is_a_dead_letter(broker):
         assert [letter.reason for letter in letters.items] == ["dispatch_rejected"]
 
 
-async def test_drain_is_refused_to_a_playbook_that_claims_to_be_a_tick(broker):
+async def test_drain_is_refused_to_a_playbook_that_claims_to_be_a_tick(broker, monkeypatch):
     async with stack() as client:
         sub = await activated(client, broker)
         forged = (
@@ -147,6 +148,15 @@ async def test_drain_is_refused_to_a_playbook_that_claims_to_be_a_tick(broker):
             "  tool:\n    kind: subscription\n    operation: drain\n    source: nats\n"
             f"    url: '{broker.url}'\n    stream: {broker.stream}\n    consumer: c\n"
         )
+        with pytest.raises(Refused) as refused:
+            await client.register(Register(content=forged))
+        [found] = refused.value.problem.errors
+        assert (refused.value.problem.status, found["code"]) == (422, "DSL039")
+        assert found["pointer"] == "/workflow/0/tool/operation"
+        assert "`drain` is for the ticks of a Subscription" in found["message"]
+
+        # One that was let in all the same, by an earlier release, is refused by the tool.
+        monkeypatch.setattr("noetl.dsl.check.playbook.PlaybookCheck._drain", lambda *_: None)
         await client.register(Register(content=forged))
         run = (await client.execute(Execute(path="forged", payload={}))).execution_id
         assert await ended(client, run) == "FAILED"

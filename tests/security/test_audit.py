@@ -37,6 +37,8 @@ UNKEPT = {
     "/api/playbook-tests/{path:path}/run", "/api/auth/session/validate",
     "/api/auth/check-playbook-access",
     # What processes do all the time.
+    "/api/internal/circuits/{path:path}", "/api/subscriptions/{subscription_id}/dead-letters",
+    "/api/subscriptions/{subscription_id}/deliveries",
     "/api/logs/batch", "/api/result/{execution_id}", "/api/internal/objects/{key:path}",
     "/api/internal/requests/{request_id}/result", "/api/worker/pool/register",
     "/api/runtime/register", "/api/worker/pool/heartbeat", "/api/runtime/heartbeat",

@@ -428,6 +428,23 @@ FAULTS = {
     "internal": (500, RuntimeError("select secret from noetl.credential")),
 }
 ELSEWHERE = {"headers_too_large", "internal_token_unset", "no_object_store"}
+# The tests of the gateway, of its webhooks and of subscriptions provoke these.
+ELSEWHERE |= {
+    "ambiguous_signature", "auth_backend_busy", "auth_hook_invalid", "auth_unavailable",
+    "bad_claims", "bad_envelope", "bad_path", "bad_signature", "bad_state", "bad_subprotocol",
+    "bad_token", "callback_token_missing", "callback_token_wrong", "challenge_refused",
+    "client_not_yours", "code_refused", "csrf_rejected", "execution_mismatch",
+    "invalid_bucket_key", "invalid_session", "issuer_not_allowed", "jwks_unavailable",
+    "misconfigured", "missing_signature", "missing_timestamp", "missing_token",
+    "oidc_bad_issuer", "oidc_bad_signature", "oidc_claim_mismatch", "oidc_expired",
+    "oidc_invalid", "oidc_malformed", "oidc_unknown_kid", "oidc_unverified_email",
+    "oidc_wrong_audience", "oidc_wrong_sa", "origin_refused", "query_token_disabled",
+    "shard_map_mismatch", "stale_timestamp", "ticket_used", "too_many_clients",
+    "unknown_provider", "unknown_request", "unsupported", "upstream_timeout",
+    "upstream_unavailable",
+    "not_a_subscription", "unknown_dead_letter", "spool_full", "spool_locked",
+    "spool_unavailable",
+}  # fmt: skip
 
 
 def test_every_code_is_provoked_or_belongs_to_a_later_part() -> None:

@@ -6,6 +6,8 @@ import math
 from typing import Final
 
 LEAST_WAIT_S: Final = 0.02
+GATHERED_S: Final = 0.05
+"""Of so long a time messages are fetched together: one by one they cost many times as much."""
 TOLD_EVERY_S: Final = 60.0
 """How often at most it is told that fetching has stopped."""
 REASONS: Final = ("dispatch_rate", "max_in_flight")
@@ -28,8 +30,8 @@ class Governor:
 
     def plan_fetch(self, base: int, now: float) -> int:
         """How many of `base` messages may be fetched; with none, wait."""
-        room = self.max_in_flight - self.in_flight
-        return max(0, min(base, room, self._whole_tokens(now)))
+        wanted, tokens = self._wanted(base), self._whole_tokens(now)
+        return max(0, min(wanted, tokens)) if tokens >= self._least(wanted) else 0
 
     def fetched(self, count: int, now: float) -> None:
         """So many have come."""
@@ -41,11 +43,11 @@ class Governor:
         """So many were acked, nacked or spooled."""
         self.in_flight = max(0, self.in_flight - count)
 
-    def wait_s(self, now: float) -> float:
-        """How long to wait until one may be fetched; nothing when one may be fetched now."""
-        if self.plan_fetch(1, now):
+    def wait_s(self, now: float, base: int = 1) -> float:
+        """How long to wait until some of `base` may be fetched; nothing when that is now."""
+        if self.plan_fetch(base, now):
             return 0.0
-        missing = 1.0 - self._tokens
+        missing = self._least(self._wanted(base)) - self._tokens
         if self.rate is None or missing <= _ROUNDING:
             return LEAST_WAIT_S
         return max(LEAST_WAIT_S, missing / self.rate)
@@ -58,6 +60,13 @@ class Governor:
             return None
         self._told_at = now
         return reason
+
+    def _wanted(self, base: int) -> int:
+        return min(base, self.max_in_flight - self.in_flight)
+
+    def _least(self, wanted: int) -> int:
+        """How many make a fetch worth while, where the rate allows many."""
+        return 1 if self.rate is None else max(1, min(wanted, int(self.rate * GATHERED_S)))
 
     def _reason(self, now: float) -> str | None:
         if self.in_flight >= self.max_in_flight:

@@ -148,7 +148,8 @@ class Fetching:
     def _wait_s(self) -> float:
         now = self._clock.monotonic()
         next_look_s = max(0.0, self._looked_at + self._ports.state_poll_s - now)
-        return min(IDLE_S, next_look_s, self._ears.settling.governor.wait_s(now) or IDLE_S)
+        base = self._ears.listened.spec.runtime.batch
+        return min(IDLE_S, next_look_s, self._ears.settling.governor.wait_s(now, base) or IDLE_S)
 
     # ------------------------------------------------------------------ fetching
 

@@ -7,7 +7,17 @@ from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from tests.fuzz.api.cases import JSON, WAITS, Request, generated, operation, operations, varied
+from noetl.server.subscriptions.ending import MOST_WAIT_MS
+from tests.fuzz.api.cases import (
+    JSON,
+    WAITS,
+    WAITS_MS,
+    Request,
+    generated,
+    operation,
+    operations,
+    varied,
+)
 from tests.fuzz.api.verdict import faults
 
 if TYPE_CHECKING:
@@ -50,6 +60,9 @@ def _bounded(request: Request) -> Request:
     """Nobody is to wait for work that does not come."""
     if isinstance(request.body, dict) and isinstance(request.body.get(WAITS), (int, float)):
         request.body[WAITS] = 0.01
+    for key, value in request.query.items():
+        if key == WAITS_MS and str(value).isdigit() and int(value) <= MOST_WAIT_MS:
+            request.query[key] = 10
     return request
 
 

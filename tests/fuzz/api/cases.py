@@ -31,6 +31,7 @@ STRANGE: tuple[Any, ...] = (
 )  # fmt: skip
 UNKNOWN = "zz_unknown"
 WAITS = "wait_seconds"
+WAITS_MS = "wait_ms"
 SPARSE = 0.3
 
 

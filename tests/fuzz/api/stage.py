@@ -32,6 +32,17 @@ workflow:
   - step: end
     tool: {kind: python, code: "return 2"}
 """
+SUBSCRIPTION = """apiVersion: noetl.io/v1
+kind: Subscription
+metadata: {name: listens, path: demo/listens}
+spec:
+  source: nats
+  mode: pull
+  url: nats://127.0.0.1:4222
+  stream: S
+  consumer: c
+  dispatch: {playbook: demo/it}
+"""
 
 
 @dataclass
@@ -140,13 +151,16 @@ async def furnished(r: Rig) -> Stage:
     stored = await call("PUT", f"/api/result/{runs[0]}", {"name": "big", "data": [1, 2]})
     names["ref"] = [stored["ref"]]
     table = {"name": "daily", "path": "demo/it", "cron": "0 3 * * *"}
+    await call("POST", "/api/catalog/register", {"content": SUBSCRIPTION})
+    listened = await call("POST", "/api/subscriptions/register", {"path": "demo/listens"})
+    names["subscription_id"] = [listened["subscription_id"]]
     names["schedule_id"] = [(await call("POST", "/api/schedules", table))["schedule_id"]]
     await _people(made, call)
     await call("PUT", "/api/internal/objects/a/b", "bytes", INNER)
     await call("PUT", "/api/internal/requests/q-1/result", {"x": 1}, INNER)
     names |= {
         "key": ["a/b", "a"], "request_id": ["q-1"], "kind": ["Playbook", "python", "worker_pool"],
-        "pool": ["shared"], "name": ["mine", "viewer", "w"], "worker_id": ["w"],
+        "pool": ["shared"], "action": ["activate", "pause"], "name": ["mine", "viewer", "w"], "worker_id": ["w"],
         "topics": ["executions", "pools,catalog"], "content": [PLAYBOOK, more, "a: [", "{}"],
         "playbook_path": ["demo/it"], "from": ["1"], "to": ["2"], "version": ["1", "latest"],
     }  # fmt: skip

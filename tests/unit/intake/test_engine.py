@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
+from noetl.blobs.spool.memory import MemoryStore
 from noetl.intake.outcomes import StartOutcome, answered
 from noetl.local.virtual import run_virtually
 from tests.unit.intake.world import World, message, settled, until
@@ -280,6 +282,45 @@ def test_an_entry_that_is_busy_is_tried_again_alone():
         found = await engine.intake.handle([message(n, f"k{n}") for n in range(4)])
         assert settled(found) == [("ack", "started")] * 4
         assert world.server.requests == [4, 1]
+
+    run_virtually(main())
+
+
+class Slow(MemoryStore):
+    """Takes a second for each, and many at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.order = []
+        self.most_at_once = self._at_once = 0
+
+    async def put_new(self, key, data):
+        self._at_once += 1
+        self.most_at_once = max(self.most_at_once, self._at_once)
+        await asyncio.sleep(1.0)
+        self._at_once -= 1
+        self.order.append(json.loads(data)["message_id"])
+        await super().put_new(key, data)
+
+
+def test_a_batch_that_has_to_wait_is_stored_lane_beside_lane_and_each_lane_in_order():
+    async def main():
+        world = World(
+            dispatch={"playbook": "p", "batch_dispatch": True}, spool={"circuit": {"trip_after": 1}}
+        )
+        world.store = store = Slow()
+        world.server.is_down = True
+        engine = world.engine()
+        await engine.intake.handle([message(0, "first")])  # opens the circuit
+        began = world.clock.monotonic()
+        found = await engine.intake.handle([message(n, f"k{n % 5}") for n in range(1, 21)])
+        assert settled(found) == [("ack", "spooled")] * 20
+        assert world.clock.monotonic() - began == pytest.approx(4.0)
+        assert store.most_at_once == 5
+        for lane in range(5):
+            numbers = [int(name[2:]) for name in store.order if name != "S:0"]
+            own = [n for n in numbers if n % 5 == lane]
+            assert own == sorted(own)
 
     run_virtually(main())
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,6 +30,27 @@ def test_a_slow_rate_lets_one_message_pass():
     governor.fetched(governor.plan_fetch(10, 0.0), 0.0)
     assert (governor.in_flight, governor.wait_s(0.0)) == (1, 10.0)
     assert governor.plan_fetch(10, 10.0) == 1
+
+
+def test_at_a_high_rate_messages_are_fetched_together():
+    governor = Governor(200, 1000, 0.0)
+    governor.fetched(governor.plan_fetch(500, 0.0), 0.0)
+    assert (governor.plan_fetch(500, 0.01), governor.wait_s(0.01, 500)) == (0, pytest.approx(0.04))
+    assert governor.plan_fetch(500, 0.05) == 10
+    assert governor.plan_fetch(3, 0.02) == 3  # all that somebody wants
+    governor.settled(200)
+    governor.fetched(999, 9.0)
+    assert governor.plan_fetch(500, 99.0) == 1  # all that there is room for
+
+
+@given(st.floats(0.1, 2_000.0), st.integers(1, 500), st.integers(1, 30))
+def test_after_the_wait_some_may_be_fetched(rate, base, count):
+    governor, now = Governor(rate, 100_000, 0.0), 0.0
+    for _ in range(count):
+        now += governor.wait_s(now, base)
+        found = governor.plan_fetch(base, now)
+        assert 1 <= found <= base
+        governor.fetched(found, now)
 
 
 def test_17_a_burst_of_10_at_2_a_second_is_10_fetches_and_one_word_of_it():

@@ -10,6 +10,7 @@ from noetl.dsl.check.transfer import faults_of
 from noetl.dsl.cron import cron_fault, is_moment, timezone_fault
 from noetl.dsl.metadata import is_path
 from noetl.dsl.names import SCOPES
+from noetl.dsl.plugins import STORED
 from noetl.dsl.shape import is_name, nearest
 from noetl.dsl.shape.reader import value_at
 from noetl.dsl.tasks import PlaybookCall, Transfer
@@ -206,6 +207,7 @@ class PlaybookCheck:
                     message = f"`{task.source}` needs `{name}`"
                     self._reader.report("DSL051", message, task.place, into=True)
             self._poll(task)
+            self._drain(task)
         if isinstance(task, Transfer) and task.mode == "upsert" and not task.key_:
             message = "mode `upsert` needs `key`"
             self._reader.report("DSL039", message, self._at(task, "mode"))
@@ -220,6 +222,13 @@ class PlaybookCheck:
         if most is not None and isinstance(task.timeout_ms, int) and task.timeout_ms > most:
             message = f"{task.timeout_ms} is outside 0..{most} with the source `{task.source}`"
             self._reader.report("DSL039", message, self._at(task, "timeout_ms"))
+
+    def _drain(self, task: SubscriptionTask) -> None:
+        """What the server alone runs, for a Subscription that is drained by the clock."""
+        if task.operation == "drain" and self._reader.plugins is not STORED:
+            message = "`drain` is for the ticks of a Subscription, and not for a playbook"
+            hint = "write a Subscription with `activation: scheduled`, or `operation: poll`"
+            self._reader.report("DSL039", message, self._at(task, "operation"), hint=hint)
 
     def _output(self, output: Output | None) -> None:
         """A store that there is not, or one that lacks a key."""

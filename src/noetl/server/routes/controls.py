@@ -45,6 +45,7 @@ def routes(plane: Plane) -> list[Route]:
         codes=(
             "unknown_path", "invalid_input", "pool_invalid", "quota_exceeded", "rate_limited",
             "reserved_pool", "reserved_namespace", "dedup_conflict", "no_entry_step",
+            "field_not_allowed",
         ),
     )  # fmt: skip
     fork = Declared(

@@ -72,7 +72,7 @@ def routes(plane: Plane) -> list[Route]:
             about="Lists subscriptions, by path.", answer=Subscriptions, query=(
                 Parameter("state", "Only those in this state.", words=_STATES),
                 Parameter("path", "Only the one of this path."),
-            ))),
+            ), codes=("bad_status",))),
         route(plane, "POST", f"{every}/register", _register, CONTROL, Declared(
             about="Makes a document of the catalog a subscription.", body=RegisterSubscription,
             answer=Subscription, audit="subscription.register",
@@ -93,7 +93,8 @@ def routes(plane: Plane) -> list[Route]:
             codes=(_UNKNOWN, "bad_cursor"))),
         route(plane, "POST", letters, _put_letter, _TELL, Declared(
             about="Keeps a message that a runtime can neither dispatch nor spool.",
-            body=PutDeadLetter, answer=DeadLetter, codes=(_UNKNOWN, "not_found"))),
+            body=PutDeadLetter, answer=DeadLetter,
+            codes=(_UNKNOWN, "not_found", "field_not_allowed"))),
         route(plane, "POST", f"{letters}/redrive", _redrive, CONTROL, Declared(
             about="Asks for dead letters to be tried again.", body=LettersWanted,
             answer=LettersRequested, audit="subscription.redrive",
@@ -107,7 +108,8 @@ def routes(plane: Plane) -> list[Route]:
             query=_DELIVERIES, codes=(_UNKNOWN, "bad_cursor"))),
         route(plane, "POST", delivered, _put_deliveries, _TELL, Declared(
             about="Keeps what senders delivered; for gateways.", body=PutDeliveries,
-            answer=DeliveriesKept, codes=(_UNKNOWN, "batch_size_invalid"))),
+            answer=DeliveriesKept,
+            codes=(_UNKNOWN, "batch_size_invalid", "field_not_allowed"))),
         route(plane, "POST", f"{one}/{{action}}", _act, CONTROL, Declared(
             about=f"Steers a subscription: {', '.join(STEPS)}.", body=SubscriptionAction,
             answer=Subscription, audit="subscription.steer",

@@ -160,7 +160,7 @@ class Ticks:
             if not room:
                 break
             while not (batch := governor.plan_fetch(room, self._clock.monotonic())):  # noqa: ASYNC110 - tokens come with time
-                await asyncio.sleep(governor.wait_s(self._clock.monotonic()))
+                await asyncio.sleep(governor.wait_s(self._clock.monotonic(), room))
             found = await source.poll(batch, timeout_ms)
             governor.fetched(len(found), self._clock.monotonic())
             counts += await self._handled(found, source, assembly)
