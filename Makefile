@@ -33,6 +33,7 @@ test: lint types imports docs-check ## every gate and every test, in random orde
 	@sh scripts/ui.sh test
 	@sh scripts/ui.sh browser
 	$(PYTEST) -n $(JOBS) $(SEEDED)
+	$(if $(filter 1,$(NOETL_SKIP_UI_TESTS)),,$(PYTEST) -n $(JOBS) $(SEEDED) tests/ui)
 
 check: test cover bench-quick ## test, the coverage floors and the quick benchmarks
 

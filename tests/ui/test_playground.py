@@ -210,7 +210,7 @@ def test_what_cannot_run_is_said(visitor: Visitor) -> None:
     expect(page.get_by_role("alert")).to_have_text("the variables are not an object")
     page.get_by_label("Variables (JSON)").fill("{}")
     page.get_by_role("button", name="Run").click()
-    expect(page.get_by_role("alert")).to_contain_text("ui/nothing-there")
+    expect(page.get_by_role("alert")).to_contain_text("no such document")
 
 
 def test_whoever_signs_out_is_a_stranger_again(visitor: Visitor) -> None:

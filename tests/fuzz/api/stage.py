@@ -160,7 +160,8 @@ async def furnished(r: Rig) -> Stage:
     await call("PUT", "/api/internal/requests/q-1/result", {"x": 1}, INNER)
     names |= {
         "key": ["a/b", "a"], "request_id": ["q-1"], "kind": ["Playbook", "python", "worker_pool"],
-        "pool": ["shared"], "action": ["activate", "pause"], "name": ["mine", "viewer", "w"], "worker_id": ["w"],
+        "action": ["activate", "pause"],
+        "pool": ["shared"], "name": ["mine", "viewer", "w"], "worker_id": ["w"],
         "topics": ["executions", "pools,catalog"], "content": [PLAYBOOK, more, "a: [", "{}"],
         "playbook_path": ["demo/it"], "from": ["1"], "to": ["2"], "version": ["1", "latest"],
     }  # fmt: skip
