@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from noetl.api.catalog import Register
 from noetl.api.credentials import CredentialPut
 from noetl.api.events import LogBatch, LogLine
 from noetl.api.identity import AccountChange, NewAccount, NewRole, NewToken
@@ -40,6 +41,22 @@ EXAMPLES = [
     ),
     *(line for _, one in every() if one.spec.is_remote for line in one.spec.examples),
 ]
+# A listener goes on until messages have come (tests/integration/test_subscribe.py), and manifests
+# are for a cluster (tests/deploy).
+EXAMPLES = [
+    line for line in EXAMPLES if not line.startswith("noetl subscribe ") and "kubectl" not in line
+]
+READINGS = """apiVersion: noetl.io/v1
+kind: Subscription
+metadata: {name: readings, path: subscriptions/readings}
+spec:
+  source: nats
+  mode: pull
+  url: nats://127.0.0.1:4222
+  stream: READINGS
+  consumer: noetl
+  dispatch: {playbook: examples/hello}
+"""
 # A test run in the background ignores SIGINT, and so would its children.
 HEEDING = (
     "import os, signal, sys;"
@@ -121,6 +138,10 @@ async def furnished(client):
     for make in wanted:
         with suppress(Refused):
             await make()
+    await client.register(Register(content=READINGS))
+    listens = await client.register_subscription("subscriptions/readings")
+    for action in ("deactivate", "activate"):  # whatever an example before has made of it
+        await client.steer_subscription(listens.subscription_id, action)
     (ada,) = (await client.users(q="ada")).items
     await client.change_user(ada.account_id, AccountChange(active=True))
     await client.give_roles(ada.account_id, ("developer", "viewer"))
@@ -317,7 +338,8 @@ def test_a_list_is_items_and_a_cursor_and_its_names_lead_back(working, folder, i
     [
         next(line for line in spec.examples if not set("|>") & set(line))
         for name, spec in REMOTE.items()
-        if name != "logout"  # of nobody, who needs no server for that
+        # A session of nobody is ended, and a file is looked into, without a server.
+        if name not in {"logout", "subscribe", "deploy render"}
         and not all(set("|>") & set(line) for line in spec.examples)
     ],
 )
