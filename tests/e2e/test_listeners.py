@@ -6,14 +6,33 @@ import os
 import signal
 from contextlib import asynccontextmanager
 
+import pytest
+
 from noetl.api.sockets import SocketTransport
 from tests.e2e.test_subscriptions import (
+    DEDUP,
+    IN_ORDER,
+    Downstream,
+    numbers_by_key,
     site,
+    spooled,
 )
 
 __all__ = ["site"]
 """The fixture, which is found by its name."""
 LATE_S = 30.0
+SHARED = """\
+  spool:
+    mode: buffer_and_ack
+    backend: nats_object
+    bucket: {bucket}
+    ordering_key: message.data.key
+    circuit:
+      trip_after: 2
+      probe_after_ms: 300
+      probe_interval_ms: 100
+      downstream: [{{name: store, probe: tcp, target: "127.0.0.1:{port}"}}]
+"""
 
 
 def port_of(listener):
@@ -88,3 +107,49 @@ async def test_the_second_signal_ends_a_listener_at_once_and_its_message_comes_a
     finally:
         over.set()
         web.close()
+
+
+async def replayed(listener, path):
+    """How many messages one process has sent out of the spool."""
+    async with pages(listener) as page:
+        metrics = (await page("/metrics")).body.decode()
+    head = f'noetl_subscription_replayed_total{{subscription="{path}"}} '
+    [line] = [line for line in metrics.splitlines() if line.startswith(head)]
+    return float(line.removeprefix(head))
+
+
+@pytest.fixture
+async def downstream():
+    made = Downstream()
+    yield made
+    await made.down()
+
+
+async def test_of_two_that_listen_one_drains(site, downstream):
+    async with site() as here:
+        spool = SHARED.format(bucket=f"spool-{here.name}", port=downstream.port)
+        await here.document(more=DEDUP + spool)
+        both = [here.listen(WORKER_ID=f"{here.name}-{number}") for number in range(2)]
+        for listener in both:
+            listener.until("the listener listens")
+
+        async def opened():
+            return await here.events("subscription.circuit.opened")
+
+        await here.until(opened, "the circuit is open")
+        await here.send(*range(6))
+        await spooled(here, 6)
+        assert await here.executions() == ()
+        await downstream.up()
+        await here.completed(6)
+
+        async def drained():
+            rows = await here.events("subscription.spool.drained")
+            return sum(row["context"]["replayed"] for row in rows) >= 6
+
+        await here.until(drained, "all is drained")
+        assert await numbers_by_key(here) == IN_ORDER
+        assert sorted([await replayed(listener, here.path) for listener in both]) == [0, 6]
+        assert (await here.subscription()).runtime.instances == 2
+        assert len(await here.executions()) == 6
+        assert [listener.stop() for listener in both] == [0, 0]

@@ -134,7 +134,7 @@ class Assembly:
             tasks.create_task(self.audit.run(), name="intake-audit")
             tasks.create_task(self.prober.run(), name="intake-probes")
             tasks.create_task(_every(RENEW_S, self._renew), name="intake-lease")
-            tasks.create_task(_every(REFRESH_S, self.breakers.refresh), name="intake-circuits")
+            tasks.create_task(self.breakers.follow(REFRESH_S), name="intake-circuits")
             if self.drain is not None:
                 tasks.create_task(self.drain.run(), name="intake-drain")
                 tasks.create_task(_every(LOOK_S, self._tidy), name="intake-tidy")
@@ -157,12 +157,9 @@ class Assembly:
         spool, path = self.spool, self._wiring.listener.path
         if spool is None:
             return
-        if self.lease.is_held:
-            spec = self._wiring.listener.spec
-            keda = spec.scaling.keda if spec.scaling else None
-            is_shared = max(spec.runtime.max_instances, keda.max if keda else 1) > 1
-            with suppress(SpoolError):  # it is done again in a second
-                await spool.tidy(is_shared=is_shared)
+        with suppress(SpoolError):  # it is done again in a second
+            if await spool.tidy(drains=self.lease.is_held) and self.drain is not None:
+                self.drain.wake()
         metrics, oldest = self._wiring.metrics, spool.oldest_at
         metrics.spool_bytes.set(float(spool.size_bytes), path)
         metrics.spool_items.set(float(spool.pending()), path)

@@ -101,6 +101,11 @@ class Breakers:
                 except StoreGone:
                     return
 
+    async def follow(self, every_s: float) -> None:
+        """Learn of the changes of others as soon as the store tells them; until cancelled."""
+        keys = [circuit.key for circuit in self._circuits.values()]
+        await self._store.follow(keys, self.refresh, every_s)
+
     async def enter(self, *names: str) -> tuple[Word, tuple[str, ...]]:
         """Whether a message that needs all of them may pass, and for which it is the probe."""
         if self.is_closed(*names):

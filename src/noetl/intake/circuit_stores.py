@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
@@ -16,10 +17,13 @@ from noetl.bus.keys import KeyChanged
 from noetl.errors import NoetlError
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
     from pathlib import Path
 
     from noetl.api.client import Client
-    from noetl.bus.keys import Keys
+    from noetl.bus.keys import Entry, Keys
+
+    Look = Callable[[], Awaitable[None]]
 
 LEASES: Final = "drain"
 _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_-]")
@@ -65,6 +69,9 @@ class CircuitStore(Protocol):
 
     async def delete(self, key: str, revision: int) -> None:
         """Forget one that still has this revision."""
+
+    async def follow(self, keys: Sequence[str], look: Look, every_s: float) -> None:
+        """Look now, whenever one of them was written, and every so often; until cancelled."""
 
 
 def circuit_key(path: str, downstream: str) -> str:
@@ -124,6 +131,41 @@ class KeysStore:
         except BusGone as fault:
             raise StoreGone(fault.message) from fault
 
+    async def follow(self, keys: Sequence[str], look: Look, every_s: float) -> None:
+        """Look when the bus tells of a change; a word that was lost costs `every_s`."""
+        while True:
+            try:
+                async with AsyncExitStack() as stack:
+                    told = [await stack.enter_async_context(self._keys.watch(key)) for key in keys]
+                    await _woken(told, look, every_s)
+            except BusGone:
+                await look()
+                await asyncio.sleep(every_s)
+
+
+async def _woken(told: Iterable[AsyncIterator[Entry]], look: Look, every_s: float) -> None:
+    heard = asyncio.Event()
+
+    async def listen(words: AsyncIterator[Entry]) -> None:
+        async for _ in words:
+            heard.set()
+
+    async with asyncio.TaskGroup() as tasks:
+        for words in told:
+            tasks.create_task(listen(words))
+        while True:
+            heard.clear()
+            await look()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(every_s):
+                    await heard.wait()
+
+
+async def _often(look: Look, every_s: float) -> None:
+    while True:
+        await look()
+        await asyncio.sleep(every_s)
+
 
 class ServerStore:
     """At the server, for processes that reach no bus; it forgets nothing by itself."""
@@ -156,6 +198,11 @@ class ServerStore:
         except (NoAnswer, Refused) as fault:
             raise _of_server(fault) from fault
 
+    async def follow(self, keys: Sequence[str], look: Look, every_s: float) -> None:
+        """Look every so often: the server tells nobody of circuits."""
+        del keys
+        await _often(look, every_s)
+
 
 def _of_server(fault: NoAnswer | Refused) -> Changed | StoreGone:
     return (Changed if fault.code == _CONFLICT else StoreGone)(fault.message)
@@ -185,6 +232,11 @@ class FileStore:
         """Forget one."""
         async with self._turn:
             await asyncio.to_thread(self._change, key, None, revision)
+
+    async def follow(self, keys: Sequence[str], look: Look, every_s: float) -> None:
+        """Look every so often; the only process that writes is this one."""
+        del keys
+        await _often(look, every_s)
 
     def _change(self, key: str, state: dict[str, Any] | None, revision: int | None) -> int:
         kept = self._read()

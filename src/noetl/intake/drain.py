@@ -7,6 +7,7 @@ same key, which is a duplicate. At the start nothing goes before its downstream 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -106,7 +107,8 @@ class Drain:
             self._woken.clear()
             if not self._may_drain():
                 self._is_leader = False
-                await self._rest(LEAST_PAUSE_S)
+                if await self._rest(LEAST_PAUSE_S):
+                    await self._looked()
                 continue
             if not self._is_leader:
                 await self._led()
@@ -154,6 +156,11 @@ class Drain:
             await self.recover()
         except SpoolError:
             return  # the next turn tries again; nothing is drained by one who does not know what
+
+    async def _looked(self) -> None:
+        """Something is back that another drains: live messages go behind those that wait."""
+        with suppress(SpoolError):  # what waits is learnt again as long as anything is known to
+            await self._spool.look()
 
     def _drained(self, tally: Tally) -> Drained:
         return Drained(

@@ -137,6 +137,39 @@ def test_33_an_open_breaker_survives_a_restart_on_every_store(store_of):
     run_virtually(main())
 
 
+def test_a_change_is_known_to_others_without_waiting_for_it():
+    async def main():
+        world = World()
+        keys = MemoryKeys(world.clock)
+        first, second = (breakers(KeysStore(keys), world.clock) for _ in range(2))
+        following = asyncio.create_task(second.follow(3600))
+        await asyncio.sleep(1)
+        began = world.clock.monotonic()
+        for _ in range(3):
+            await first.failed("tsdb", "refused")
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert second.state("tsdb").phase == "open"
+        assert world.clock.monotonic() == began
+        following.cancel()
+
+    run_virtually(main())
+
+
+def test_a_change_that_nobody_tells_is_known_at_the_next_look(store_of):
+    async def main():
+        world = World()
+        first, second = (breakers(store_of(), world.clock) for _ in range(2))
+        for _ in range(3):
+            await first.failed("tsdb", "refused")
+        following = asyncio.create_task(second.follow(2))
+        await asyncio.sleep(3)
+        assert second.state("tsdb").phase == "open"
+        following.cancel()
+
+    run_virtually(main())
+
+
 def test_of_several_processes_one_gets_the_probe_and_each_change_is_told_once():
     async def main():
         world, told = World(), []

@@ -67,6 +67,10 @@ class SpoolStore(Protocol):
     def name(self) -> str:
         """The backend, in the words of a subscription (`local_disk`, `s3`)."""
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes may add to it."""
+
     async def put_new(self, key: str, data: bytes) -> None:
         """Store an object that is not there; the same bytes there are fine, others `SpoolTaken`."""
 

@@ -58,6 +58,7 @@ class DiskStore:
     """Objects below one folder."""
 
     name = "local_disk"
+    is_shared = False
 
     def __init__(self, root: Path, reached: Callable[[str], Awaitable[None]] = _go_on) -> None:
         """`reached` is told of each step of a write: `begun`, `synced`, `placed`, `kept`."""

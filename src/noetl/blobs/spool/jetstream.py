@@ -73,6 +73,7 @@ class JetStreamStore:
     """Objects of one bucket, below a prefix."""
 
     name = "nats_object"
+    is_shared = True
 
     def __init__(self, messages: Messages, prefix: str = "") -> None:
         self._messages = messages

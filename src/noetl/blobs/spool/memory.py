@@ -13,7 +13,8 @@ class MemoryStore:
 
     name = "memory"
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_shared: bool = False) -> None:
+        self.is_shared = is_shared
         self._objects: dict[str, bytes] = {}
         self._keys: list[str] = []
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 class BucketStore:
     """Objects of one bucket, below a prefix; the bucket itself must be there."""
 
+    is_shared = True
+
     def __init__(self, store: Any, name: str, prefix: str = "") -> None:  # noqa: ANN401 - a store of obstore
         self.name = name
         self._store = store

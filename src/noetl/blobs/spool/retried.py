@@ -37,6 +37,11 @@ class Retried:
         """The backend."""
         return self._store.name
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes may add to it."""
+        return self._store.is_shared
+
     async def put_new(self, key: str, data: bytes) -> None:
         """Store an object that is not there; a try whose answer was lost is found by the next."""
         await self._patiently(lambda: self._store.put_new(key, data))

@@ -181,19 +181,36 @@ class Spool:
         """Let messages that failed, and their lanes, come again."""
         self._order.next_pass()
 
-    async def tidy(self, *, is_shared: bool = False) -> None:
-        """Do what time asks for; call it every second or two.
+    async def tidy(self, *, drains: bool = True) -> int:
+        """Do what time asks for, call it every second or two; how many others have added.
 
-        Messages that are too old become dead letters, counters are compared with the store, and
-        with `is_shared` messages are found that others have added.
+        Whoever drains makes dead letters of messages that are too old, compares counters with the
+        store, and finds what others have added to a shared one. Whoever does not drain learns when
+        what it knows to wait was drained by another.
         """
-        if is_shared and self._is_due(LOOK_S):
+        if not drains:
+            if self.pending() and self._is_due(LOOK_S, self._pages):
+                await self._scan()
+            return 0
+        found = 0
+        if self._store.is_shared and self._is_due(LOOK_S, self._pages):
             recent = self._clock.now() - _RECENT
-            await self._scan(max(0, int((recent - EPOCH).total_seconds() * 1000)) << 22)
+            found = await self._scan(max(0, int((recent - EPOCH).total_seconds() * 1000)) << 22)
         if self._is_due(SWEEP_S):
             await self._sweep()
         if self._is_due(CHECK_S):
             await self._check()
+        return found
+
+    async def look(self) -> None:
+        """Learn what waits now in a store that is shared."""
+        if self._store.is_shared:
+            await self._scan()
+
+    @property
+    def _pages(self) -> int:
+        """How many listings a look costs: the more, the rarer it is."""
+        return 1 + self.pending() // _PAGE
 
     async def _back(self, item: Item) -> None:
         """Have a message wait at its place, when it may."""
@@ -306,9 +323,9 @@ class Spool:
             return None
         return item if item.name == name and item.subscription == self.place.path else None
 
-    def _is_due(self, interval_s: float) -> bool:
+    def _is_due(self, interval_s: float, times: int = 1) -> bool:
         now = self._clock.monotonic()
-        if now - self._done_at[interval_s] < interval_s:
+        if now - self._done_at[interval_s] < interval_s * times:
             return False
         self._done_at[interval_s] = now
         return True

@@ -196,15 +196,51 @@ async def test_counters_are_compared_with_the_store_every_ten_minutes():
 
 
 async def test_what_others_have_added_is_found_within_two_seconds():
-    store, clock = MemoryStore(), Hands()
+    store, clock = MemoryStore(is_shared=True), Hands()
     spool, _ = spool_of(store, clock)
     other, _ = spool_of(store, clock)
     await other.put(item(1, at=NOON - timedelta(seconds=3)))
-    await spool.tidy(is_shared=True)
+    assert await spool.tidy() == 0
     assert spool.pending() == 0
     clock.turn(2)
-    await spool.tidy(is_shared=True)
+    assert await spool.tidy() == 1
     assert await drained(spool) == [1]
+
+
+async def test_what_another_has_drained_is_known_within_two_seconds():
+    store, clock = MemoryStore(is_shared=True), Hands()
+    spool, _ = spool_of(store, clock)
+    other, _ = spool_of(store, clock)
+    await spool.put(item(1))
+    await other.recover()
+    assert await drained(other) == [1]
+    await spool.tidy(drains=False)
+    assert spool.has_lane("tsdb", "m-9")
+    clock.turn(2)
+    await spool.tidy(drains=False)
+    assert not spool.has_lane("tsdb", "m-9")
+
+
+async def test_a_look_is_as_rare_as_what_waits_is_much():
+    store, clock = MemoryStore(is_shared=True), Hands()
+    spool, _ = spool_of(store, clock)
+    other, _ = spool_of(store, clock)
+    for number in range(1000):
+        await spool.put(item(number, at=NOON + timedelta(milliseconds=number)))
+    await other.put(item(1000, at=NOON + timedelta(seconds=1)))
+    clock.turn(2)
+    assert await spool.tidy() == 0
+    clock.turn(2)
+    assert await spool.tidy() == 1
+
+
+async def test_whoever_is_told_that_something_is_back_looks_at_once():
+    store = MemoryStore(is_shared=True)
+    spool, _ = spool_of(store)
+    other, _ = spool_of(store)
+    await other.put(item(1))
+    await spool.look()
+    assert spool.has_lane("tsdb", "m-9")
 
 
 async def test_who_takes_over_forgets_what_another_has_done():
