@@ -5,7 +5,12 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 
+import httpx2
 import pytest
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from mcp_types import version as known
 
 from noetl.clock import SystemClock
 from tests.integration.test_gateway_process import gateway_process, token_of
@@ -13,13 +18,6 @@ from tests.unit.gateway.rig import INTERNAL, gateway_rig
 from tests.unit.gateway.served import served
 from tests.unit.server.rig import PYTHON
 from tests.unit.server.rig import rig as server_rig
-
-httpx2 = pytest.importorskip("httpx2", reason="the extra `mcp` brings the client")
-
-from mcp.client.client import Client  # noqa: E402 - it may be missing
-from mcp.client.streamable_http import streamable_http_client  # noqa: E402 - as above
-from mcp.shared.exceptions import MCPError  # noqa: E402 - as above
-from mcp_types import version as known  # noqa: E402 - as above
 
 TOOL = f"""
 inputs:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 JSON: Final = "application/json"
 LOOK_S: Final = 0.5
-"""How often a request is looked at that may end at another gateway."""
+"""How often a request is looked at that may end at another gateway, while there is no bus."""
 LOST_S: Final = 15.0
 """After this time a request that is followed is looked at without a word of its change."""
 _HIDDEN: Final = frozenset({403, 404})
@@ -91,10 +91,30 @@ class Reads:
 
     async def waited(self, record: Record, wait_s: float) -> Record:
         """The request when it has ended, or after a while as it is then."""
-        clock, ends = self._parts.clock, self._parts.ends
-        until = clock.monotonic() + wait_s
-        while record.is_open and (left := until - clock.monotonic()) > 0:
-            await ends.wait(record.request_id, min(LOOK_S, left))
+        limit = asyncio.timeout(wait_s)
+        try:
+            async with limit:
+                while record.is_open:
+                    record = await self._changed(record)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+        return record
+
+    async def _changed(self, record: Record) -> Record:
+        """A request that was open, when it has ended or the bus tells no more of it."""
+        parts = self._parts
+        try:
+            async with (
+                parts.records.keys.watch(rec.key_of(record.request_id)) as changes,
+                aclosing(_looks(changes)) as looks,
+            ):
+                async for _ in looks:
+                    record = await self.found(record.request_id)
+                    if not record.is_open:
+                        break
+        except BusGone:  # this gateway hears of ends at other ones when it looks
+            await parts.ends.wait(record.request_id, LOOK_S)
             record = await self.found(record.request_id)
         return record
 

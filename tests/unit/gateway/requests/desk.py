@@ -90,6 +90,14 @@ class Keys:
 
         return use
 
+    @asynccontextmanager
+    async def watch(self, key: str) -> Any:
+        self.used.append(("watch", key))
+        if "watch" in self.barred:
+            raise BusGone("the bus is away")
+        async with self.inside.watch(key) as changes:
+            yield changes
+
     def count(self, *operations: str) -> int:
         return sum(name in operations for name, _ in self.used)
 

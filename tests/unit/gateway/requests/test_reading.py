@@ -14,6 +14,7 @@ from noetl.api.events import Reports
 from noetl.edge.errors import NotFound
 from noetl.gateway.errors import UnknownRequest
 from noetl.gateway.person import Person
+from noetl.local.virtual import run_virtually
 from tests.unit.gateway.requests.desk import ANN, BOB, CLIENT, desk
 from tests.unit.server.rig import virtually
 
@@ -25,10 +26,17 @@ async def whole(parts: object) -> bytes:
     return b"".join([part async for part in parts])  # type: ignore[attr-defined] # bytes as they come
 
 
-@virtually
-async def test_a_request_is_waited_for_here_and_at_another_gateway() -> None:
+@pytest.mark.parametrize(("barred", "late_s"), [((), 0.1), (("watch",), 1.0)])
+def test_a_request_is_waited_for_here_and_at_another_gateway(
+    barred: tuple[str, ...], late_s: float
+) -> None:
+    run_virtually(_waited_for(barred, late_s))
+
+
+async def _waited_for(barred: tuple[str, ...], late_s: float) -> None:
     async with desk() as d:
         other = d.replica()
+        other.keys.barred.update(barred)
         started = await d.start()
         token = await d.token(started.request_id)
         waiting = [
@@ -40,7 +48,7 @@ async def test_a_request_is_waited_for_here_and_at_another_gateway() -> None:
         await d.call_back(started.request_id, data=1, token=token)
         for task in waiting:
             assert (await task).state == "completed"
-        assert d.clock.monotonic() - began < 1.0
+        assert d.clock.monotonic() - began < late_s
         open_one = await d.start()
         told = await d.requests.document(ANN, open_one.request_id, 2.0)
         assert told.state == "running"
