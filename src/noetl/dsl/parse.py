@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from noetl.dsl.diagnostics import START, Diagnostic, InvalidDocument
 from noetl.dsl.kinds import KINDS, Kind
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from noetl.dsl.plugins import Plugins
     from noetl.dsl.yaml import Document
+
+_LARGE: Final = 32 * 1024
+"""Texts from this length on are read without the collector; for others it costs more to ask it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +51,8 @@ class Parsed:
 
 def parse(source: str | bytes, *, plugins: Plugins = NONE) -> Parsed:
     """Read any document; whatever the bytes, the answer is a model or diagnostics."""
+    if len(source) < _LARGE:
+        return _parse(source, plugins)
     with _collector_paused():
         return _parse(source, plugins)
 
