@@ -3,10 +3,15 @@
 One run after another goes through the pool `shared`, first in quiet, then while a listener turns
 the messages into runs of `iot`, which has a worker of its own. All of it shares the same cores, the
 server and the database. A second, shorter flood is held back by the limit of its subscription.
+The same runs beside processes that only burn every core tell how much of it is the machine's part.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
+import sys
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from bench import playbooks
@@ -17,6 +22,8 @@ from bench.sampling import spread
 from bench.scenario import made, on_stack
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from bench.listening import Site
     from bench.stack import Stack
 
@@ -27,6 +34,9 @@ SLOTS: Final = 8
 WARM_UP: Final = 50
 QUIET: Final = 500
 """Runs before the flood."""
+STARVED: Final = 200
+"""Runs beside the burners."""
+BURN: Final = "while True: pass"
 BATCH: Final = 100
 LIMITED: Final = 5_000
 """Messages of the flood that is held back."""
@@ -66,6 +76,8 @@ async def _isolation(
             }
         )
         await here.send(count)
+        async with burners():
+            starved = await _ms(stack, STARVED)
         quiet = await _ms(stack, QUIET)
         before = spent(await here.pids())
         await here.activate()
@@ -73,16 +85,32 @@ async def _isolation(
         after = spent(await here.pids())
         runs = await here.runs()
         await until(lambda: _have_ended(here, count))
-    quiet_ms, flood_ms = spread(quiet), spread(flood)
+    quiet_ms, flood_ms, starved_ms = spread(quiet), spread(flood), spread(starved)
     return made(
         stack, name, [flood_ms["p99"] / quiet_ms["p99"]], unit="x",
         correct=runs["runs"] == runs["messages"] == count, limits=[at_most("p50", MOST)],
         params={"messages": count, "batch": BATCH, "slots": SLOTS, **limits},
-        quiet_ms=quiet_ms, flood_ms=flood_ms, runs_in_flood=len(flood),
+        quiet_ms=quiet_ms, flood_ms=flood_ms, starved_ms=starved_ms, runs_in_flood=len(flood),
         messages_per_s=round(count / runs["seconds"], 1),
         cpu_ms_per_message=cost_ms(before, after, count),
-        ratios={"p50": round(flood_ms["p50"] / quiet_ms["p50"], 2)},
+        ratios={
+            "p50": round(flood_ms["p50"] / quiet_ms["p50"], 2),
+            "starved_p99": round(starved_ms["p99"] / quiet_ms["p99"], 2),
+        },
     )  # fmt: skip
+
+
+@asynccontextmanager
+async def burners() -> AsyncIterator[None]:
+    """One process for each core that does nothing but use it."""
+    words = (sys.executable, "-c", BURN)
+    burning = [await asyncio.create_subprocess_exec(*words) for _ in range(os.cpu_count() or 1)]
+    try:
+        yield
+    finally:
+        for process in burning:
+            process.kill()
+            await process.wait()
 
 
 async def _ms(stack: Stack, count: int) -> list[float]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 LOOK_S: Final = 1.0
 MOST_SEEN: Final = 1_000
+MOST_URGENT: Final = 100
+"""What is looked at where more than enough is known to wait: only what others have in front."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +101,9 @@ class Pending:
 
     async def _look(self, pool: str) -> list[CommandRow]:
         """What the store says; it knows best unless it has more than it tells."""
-        rows = await self._commands.pending(pool, MOST_SEEN)
-        if len(rows) < MOST_SEEN:
+        limit = MOST_SEEN if self.count(pool) < MOST_SEEN else MOST_URGENT
+        rows = await self._commands.pending(pool, limit)
+        if len(rows) < limit:
             seen = {row.command_id for row in rows}
             for queue in self._pools.get(pool, {}).values():
                 for command_id in queue.keys(len(queue)):

@@ -69,6 +69,13 @@ class Work:
     """Bytes of the request."""
     at: float = 0.0
     """When it came, by the monotonic clock."""
+    taken: int = 0
+    """How many of its posts batches have taken so far, when they are taken in slices."""
+
+    @property
+    def left(self) -> tuple[Post, ...]:
+        """Posts that no batch has taken."""
+        return self.posts[self.taken :]
 
 
 @dataclass(slots=True, eq=False)

@@ -23,7 +23,7 @@ from noetl.server.ingest.posts import Post, Stamped, Work
 from noetl.server.ingest.turn import MOST_DEFECTS, Turn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from noetl.clock import Clock
@@ -166,7 +166,10 @@ class Ingest:
     def _drain(self) -> None:
         self._is_draining = True
         for work in self._lines.emptied():
-            _fail(work, Draining("the server is stopping"))
+            _refuse(work, work.left, Draining("the server is stopping"))
+        for post in (*self._again, *self._unlucky):
+            if post.work is not None:
+                _refuse(post.work, (post,), Draining("the server is stopping"))
         for ask in list(self._handout.parked()):
             self._handout.close(ask)
             if ask.work is not None:
@@ -175,10 +178,9 @@ class Ingest:
     async def _batch(self) -> None:
         """One commit of what is queued."""
         self._writer.metrics.ingest_queue_depth.set(len(self._lines))
-        works = self._lines.taken()
+        taken = self._lines.taken()
         again, self._again = self._again, deque()
-        posts = [*again, *(post for work in works for post in work.posts)]
-        await self._done(works, posts)
+        await self._done(taken.works, [*again, *taken.posts])
 
     async def _alone(self, post: Post) -> None:
         """Write a post that has lost too often, while nobody else may write to its run.
@@ -198,6 +200,7 @@ class Ingest:
         self._busy_since = self._clock.monotonic()
         batch = Batch(moment, rfc3339(moment), self._opened)
         began = self._writer.begin(works)
+        unjudged = posts
         try:
             if holding is None:
                 await self._fill(batch, posts)
@@ -213,16 +216,17 @@ class Ingest:
                     lost = await self._writer.write(changes, commit)
             await self._conclude(batch, changes, lost)
             self._finish(batch, works, posts)
+            unjudged = []
             self._writer.dispatched(batch)
             if self._writer.spans is not None:
                 self._writer.spans.committed(batch, lost, began)
+            self._lines.pace.took(len(posts), self.hangs_s)
             await self._tell([item for key, item in changes.items() if key not in lost])
         except asyncio.CancelledError:
-            for work in works:
-                _fail(work, Draining("the server is stopping"))
+            self._refuse(works, unjudged, Draining("the server is stopping"))
             raise
         except Exception as fault:  # noqa: BLE001 - a failed commit is the answer of its requests
-            self._undo(batch, works, posts, fault)
+            self._undo(batch, works, unjudged, fault)
         finally:
             self._busy_since = None
 
@@ -423,14 +427,22 @@ class Ingest:
         for ask in batch.served:
             if ask.is_closed and ask.work is not None:
                 _fail(ask.work, fault)
-        for work in works:
-            _fail(work, fault)
+        self._refuse(works, posts, fault)
         may_pass = isinstance(fault, NoetlError) and fault.retryable
         for post in posts:
-            if post.work is not None:
-                _fail(post.work, fault)
-            elif may_pass:
+            if post.work is None and may_pass:
                 asyncio.get_running_loop().call_later(RETRY_S, self.nudge, post.execution_id)
+
+    def _refuse(self, works: list[Work], posts: list[Post], fault: Exception) -> None:
+        """Fail the requests of a batch; of one that is taken in slices only what was in it."""
+        waiting = {id(post) for post in (*self._again, *self._unlucky)}
+        slices: dict[int, tuple[Work, list[Post]]] = {id(work): (work, []) for work in works}
+        for post in posts:
+            if post.work is not None:
+                part = slices.setdefault(id(post.work), (post.work, []))[1]
+                part += () if id(post) in waiting else (post,)
+        for work, part in slices.values():
+            _refuse(work, part, fault)
 
 
 def _told_bytes(turn: Turn) -> int:
@@ -456,6 +468,18 @@ def _nothing(_state: State) -> Iterator[Stamped]:
 def _answer(work: Work) -> None:
     if not work.done.done():
         work.done.set_result(None)
+
+
+def _refuse(work: Work, posts: Sequence[Post], fault: Exception) -> None:
+    """Fail a request; or these of its posts, when others of them were or will be judged apart."""
+    if not work.taken:
+        _fail(work, fault)
+        return
+    for post in posts:
+        post.error = fault
+    work.open -= len(posts)
+    if work.open == 0:
+        _answer(work)
 
 
 def _fail(work: Work, fault: BaseException) -> None:

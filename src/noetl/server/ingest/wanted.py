@@ -82,6 +82,8 @@ class Wanted:
     labels: Mapping[str, Any] = field(default_factory=dict)
     trigger: dict[str, Any] = field(default_factory=dict)
     rerun_of: str | None = None
+    replay_of: str | None = None
+    """The delivery that it repeats."""
     forked_from: dict[str, Any] | None = None
     restored: ev.StateRestored | None = None
     created_by: str = ""

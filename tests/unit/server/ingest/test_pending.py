@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from noetl.server.ingest.pending import LOOK_S, MOST_SEEN, Pending, Waiting
+from noetl.server.ingest.pending import LOOK_S, MOST_SEEN, MOST_URGENT, Pending, Waiting
 from noetl.store.base import CommandRow
 
 NOBODY = frozenset()
@@ -22,9 +22,11 @@ class Commands:
     def __init__(self):
         self.rows = []
         self.looks = 0
+        self.limit = 0
 
     async def pending(self, pool, limit):
         self.looks += 1
+        self.limit = limit
         return [row for row in self.rows if row.pool == pool][:limit]
 
 
@@ -99,6 +101,22 @@ async def test_a_store_that_has_more_than_it_tells_removes_nothing():
     commands.rows = [row(number) for number in range(1, MOST_SEEN + 1)]
     clock.time += LOOK_S
     assert "5000" in await names(pending, limit=2 * MOST_SEEN)
+
+
+async def test_only_what_is_urgent_is_looked_for_while_more_than_enough_waits():
+    pending, commands, clock = made()
+    await names(pending)
+    assert commands.limit == MOST_SEEN
+    commands.rows = [row(number) for number in range(1, MOST_SEEN + 1)]
+    clock.time += LOOK_S
+    await names(pending)
+    commands.rows = [row(7_000, priority=9), *commands.rows]
+    clock.time += LOOK_S
+    assert "7000" in await names(pending)
+    assert (commands.limit, pending.count("shared")) == (MOST_URGENT, MOST_SEEN + 1)
+    commands.rows = [row(1)]
+    clock.time += LOOK_S
+    assert await names(pending) == ["1"]
 
 
 async def test_a_run_that_leaves_takes_its_commands_along():
