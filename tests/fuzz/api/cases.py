@@ -41,6 +41,7 @@ def document() -> dict[str, Any]:
     return server_document(_served())  # type: ignore[arg-type]  # one of ours
 
 
+@lru_cache(maxsize=1)
 def operations() -> dict[str, tuple[str, str]]:
     """Method and path of every operation, by its id."""
     return {
