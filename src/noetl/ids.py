@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -75,6 +75,11 @@ def parse(value: object) -> str:
     if not 1 <= number <= _LARGEST:
         raise InvalidId(f"{value!r} is not an id", hint="an id is in 1..2^63-1")
     return str(number)
+
+
+def made_at(number: int) -> datetime:
+    """When an id was made."""
+    return EPOCH + timedelta(milliseconds=number >> 22)
 
 
 def random_key() -> str:

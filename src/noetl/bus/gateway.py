@@ -11,10 +11,12 @@ from noetl.bus.memory import MemoryBus
 from noetl.bus.memory_clients import MemoryClients
 from noetl.bus.memory_feed import MemoryFeed
 from noetl.bus.memory_keys import MemoryKeys
+from noetl.bus.memory_objects import MemoryObjects
 from noetl.bus.nats import NatsBus
 from noetl.bus.nats_clients import NatsClients
 from noetl.bus.nats_feed import NatsFeed
 from noetl.bus.nats_keys import NatsKeys
+from noetl.bus.objects import NatsObjects
 
 if TYPE_CHECKING:
     from noetl.bus.base import Bus
@@ -59,6 +61,10 @@ class GatewayBus:
         broker.start()
         return cls(broker, sessions_bucket, requests_bucket)
 
+    def messages(self, bucket: str) -> NatsObjects:
+        """The messages of a store of objects."""
+        return NatsObjects(self._broker, bucket)
+
     @property
     def is_connected(self) -> bool:
         """Whether the broker is there, with everything declared."""
@@ -94,10 +100,15 @@ class MemoryGatewayBus:
         self.circuits: Keys = self._circuits
         self.clients: ClientLog = self._clients
         self.feed: RequestFeed = self._feed
+        self._objects: dict[str, MemoryObjects] = {}
         self.connections = 1
         """How often a connection was made."""
         self.is_connected = True
         """Whether it was not closed yet."""
+
+    def messages(self, bucket: str) -> MemoryObjects:
+        """The messages of a store of objects."""
+        return self._objects.setdefault(bucket, MemoryObjects(bucket))
 
     async def ready(self, timeout_s: float) -> None:
         """It always is."""

@@ -14,6 +14,7 @@ EVENTS: Final = "noetl.events.>"
 CLIENTS: Final = "noetl.clients.>"
 LIVE: Final = "noetl.live.>"
 REVOKED: Final = "noetl.gateway.revoked.*"
+INGRESS: Final = "noetl.gateway.ingress.*"
 
 FEED_CONSUMER: Final = "gateway-requests"
 """The durable consumer that all gateways share."""

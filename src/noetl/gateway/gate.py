@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
 
+    from noetl.api.registering import Registration
     from noetl.bus.gateway import GatewayBus, MemoryGatewayBus
     from noetl.clock import Clock
     from noetl.gateway.access import Access
     from noetl.gateway.cors import Cors
     from noetl.gateway.hooks import Hooks
     from noetl.gateway.hub import Hub
+    from noetl.gateway.ingress.arriving import Arrivals
     from noetl.gateway.limits import Limits
     from noetl.gateway.metrics import GatewayMetrics
     from noetl.gateway.oidc import Providers, SignIns
     from noetl.gateway.peers import Peers
-    from noetl.gateway.registering import Registration
     from noetl.gateway.requests import Requests
     from noetl.gateway.rpc import Calls
     from noetl.gateway.sessions import Sessions
@@ -54,6 +55,7 @@ class Gate:
     hub: Hub
     calls: Calls
     limits: Limits
+    ingress: Arrivals
     shards: Shards
     metrics: GatewayMetrics
     tasks: Tasks

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
-from noetl.gateway.registering import new_name
+from noetl.api.registering import new_name
 from noetl.gateway.shards import Shards
 from noetl.secrets.sealed import KeyPair
 from noetl.telemetry.fingerprints import Fingerprints
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from noetl.secrets.fetch import Fetch
     from noetl.settings import GatewaySettings
     from noetl.telemetry.traces.tracer import Tracer
+
+KIND: Final = "gateway"
+"""What the server knows such a process as."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +40,7 @@ class GatewayParts:
     shards: Shards = field(default_factory=Shards)
     seen: Fingerprints = field(default_factory=Fingerprints)
     keys: KeyPair = field(default_factory=KeyPair.make)
-    name: str = field(default_factory=new_name)
+    name: str = field(default_factory=partial(new_name, KIND))
     """Of this replica; no other has it."""
     on_machine: Callable[[int], None] | None = None
     """Told the part of ids that is this process's own."""

@@ -15,8 +15,9 @@ from noetl.dsl.subscription.spool import Spool as SpoolSpec
 from noetl.intake.audit import Audit, Shelf
 from noetl.intake.breakers import Breakers
 from noetl.intake.drain import Drain
-from noetl.intake.engine import Intake, Parts
+from noetl.intake.engine import Intake
 from noetl.intake.leases import RENEW_S, Lease
+from noetl.intake.parts import Parts
 from noetl.intake.probes import probe
 from noetl.intake.probing import Prober
 from noetl.sources.breaker import Rules
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 LOOK_S: Final = 1.0
 REFRESH_S: Final = 2.0
+FORGIVE_S: Final = 10.0
+"""How long a server that did not know a gateway is left alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +67,8 @@ class Wiring:
     tracer: Tracer | None = None
     may_drain: Callable[[], bool] = lambda: True
     """Whether messages that wait may go; those of a subscription that is paused may not."""
+    is_alone: bool = False
+    """Whether nobody else reaches what waits here: then this process drains it, whoever drains."""
 
 
 class Assembly:
@@ -99,7 +104,8 @@ class Assembly:
         )
         rules = SpoolRules.of(spec.spool or SpoolSpec())
         self.spool = Spool(store, place, rules, clock, self.audit.tell) if store else None
-        self.lease = Lease(listener.path, wiring.holder, store=wiring.circuits, clock=clock)
+        leased = f"{listener.path}@{wiring.holder}" if wiring.is_alone else listener.path
+        self.lease = Lease(leased, wiring.holder, store=wiring.circuits, clock=clock)
         parts = Parts(
             listener=listener,
             ids=wiring.ids,
@@ -135,12 +141,15 @@ class Assembly:
             tasks.create_task(self.prober.run(), name="intake-probes")
             tasks.create_task(_every(RENEW_S, self._renew), name="intake-lease")
             tasks.create_task(self.breakers.follow(REFRESH_S), name="intake-circuits")
+            if self._wiring.listener.spec.mode == "push":
+                tasks.create_task(_every(FORGIVE_S, self._forgive), name="intake-forgive")
             if self.drain is not None:
                 tasks.create_task(self.drain.run(), name="intake-drain")
                 tasks.create_task(_every(LOOK_S, self._tidy), name="intake-tidy")
 
     async def stop(self) -> None:
         """Tell what is left to tell, and let others drain."""
+        await self.intake.close()
         await self.lease.release()
         await self.audit.flush()
 
@@ -149,6 +158,13 @@ class Assembly:
 
     def _drains(self) -> bool:
         return self.lease.is_held and self._wiring.may_drain()
+
+    async def _forgive(self) -> None:
+        """Ask a server again that did not know this process; where all is pushed, who else does?"""
+        if self.intake.is_unauthorized:
+            self.intake.is_unauthorized = False
+            if self.drain is not None:
+                self.drain.wake()
 
     async def _renew(self) -> None:
         await self.lease.keep()

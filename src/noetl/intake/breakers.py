@@ -1,7 +1,8 @@
 """The circuits of one subscription: one per downstream, kept where others and restarts find them.
 
-Only a transition is written, and only over the state it was made from: of several processes one
-makes it. While the store is away the circuit lives in memory and is written when it returns.
+Transitions and the failures before one are written, each over the state it was made from: of
+several processes one makes it, and they count together. While the store is away the circuit lives
+in memory and is written when it returns.
 """
 
 from __future__ import annotations
@@ -169,7 +170,7 @@ class Breakers:
         async with circuit.turn:
             for _ in range(_TURNS):
                 before, after = circuit.breaker, change(circuit.breaker)
-                if after.phase == before.phase:
+                if after.phase == before.phase and (after == before or after.phase != "closed"):
                     circuit.breaker = after
                     return
                 try:
@@ -187,6 +188,9 @@ class Breakers:
                 self._changed(name, before, after, reason)
                 return
             before, after = circuit.breaker, change(circuit.breaker)
+            if after.phase == before.phase:  # a count is of no use to others later
+                circuit.breaker = after
+                return
             circuit.is_unwritten = True
             self._metrics.unkept.inc(self._path)
             self._changed(name, before, after, reason)
@@ -206,9 +210,11 @@ class Breakers:
             circuit.is_unwritten = False
             return
         circuit.is_unwritten = False
-        if found is None or stored.phase == mine.phase:
-            newer = stored.last_transition_ms > mine.last_transition_ms
-            circuit.breaker = stored if found and newer else mine
+        if found is None:
+            return
+        if stored.phase == mine.phase:
+            is_older = stored.last_transition_ms < mine.last_transition_ms
+            circuit.breaker = mine if is_older else stored
             return
         circuit.breaker = stored
         self._shown(name)

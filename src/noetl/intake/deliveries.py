@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from noetl.blobs.spool.item import Item, again, ref_of, sha256_of, spooled_at
+from noetl.blobs.spool.item import Item, Keys, again, ref_of, sha256_of, spooled_at
 from noetl.intake.dispatch import start_of
 from noetl.intake.outcomes import Disposition
 from noetl.sources.directives import Plan, resolve
@@ -49,6 +49,21 @@ class Listener:
     """How long its source keeps a message, where that is known."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pushed:
+    """A delivery that its sender has brought here: verified, planned, and with its keys."""
+
+    message: Mapping[str, Any]
+    """As it came, with every header that may be shown: what a playbook sees is decided here."""
+    plan: Plan
+    dedup: Mapping[str, Any]
+    """`key` and `window_secs`, and where there is one `replay_key` and `replay_window_secs`."""
+    is_paused: bool = False
+    """Whether nothing of this subscription may run now: it waits here, or is sent back."""
+    is_limited: bool = False
+    """Whether there were too many of late, or are too many now."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Delivery:
     """A message on its way."""
@@ -63,6 +78,8 @@ class Delivery:
     ack_id: str | None = None
     delivered: int = 1
     sent_at: datetime | None = None
+    execution_id: str | None = None
+    """The run that it is to become, when its sender waits here for the answer."""
 
     @property
     def message_id(self) -> str:
@@ -70,12 +87,15 @@ class Delivery:
         return str(self.message["id"])
 
     @property
+    def size_bytes(self) -> int:
+        """The size of its body."""
+        size = (self.message.get("metadata") or {}).get("size_bytes")
+        return size if isinstance(size, int) else len(msgspec.json.encode(self.message.get("data")))
+
+    @property
     def is_too_large(self) -> bool:
         """Whether nobody may be asked to run it."""
-        size = (self.message.get("metadata") or {}).get("size_bytes")
-        if not isinstance(size, int):
-            size = len(msgspec.json.encode(self.message.get("data")))
-        return size > MOST_BYTES
+        return self.size_bytes > MOST_BYTES
 
     def settled(self, settle: Settled, outcome: str, **more: Any) -> Disposition:  # noqa: ANN401 - fields of it
         """What its source is to be told."""
@@ -130,6 +150,24 @@ def received(
     )
 
 
+def pushed(listener: Listener, asked: Pushed, ids: Ids) -> Delivery:
+    """A delivery that its sender has brought: its place in the order, and the id of its run."""
+    spec, plan = listener.spec, asked.plan
+    about = asked.message.get("metadata") or {}
+    delivered = about.get("deliveryAttempt") or 1
+    return Delivery(
+        message=message_of(spec, asked.message),
+        plan=plan,
+        lane=lane_of(spec, asked.message),
+        downstream=downstream_of(spec, plan),
+        recv_seq=ids.new(),
+        dedup=dict(asked.dedup),
+        delivered=delivered if isinstance(delivered, int) else 1,
+        sent_at=_moment(about.get("publishTime")),
+        execution_id=ids.new(),
+    )
+
+
 def live_start(listener: Listener, delivery: Delivery) -> Start:
     """The run of a message that has just come."""
     ingress = {
@@ -138,7 +176,19 @@ def live_start(listener: Listener, delivery: Delivery) -> Start:
         "recv_seq": delivery.recv_seq,
     }
     of = (listener.subscription_id, listener.path)
-    return start_of(of, delivery.message, delivery.plan, delivery.dedup, ingress)
+    if delivery.execution_id is None:
+        return start_of(of, delivery.message, delivery.plan, delivery.dedup, ingress)
+    ingress |= _pushed(delivery.message)
+    made = start_of(of, delivery.message, delivery.plan, delivery.dedup, ingress)
+    return _under(made, delivery.execution_id)
+
+
+def _pushed(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Where a message was delivered to, and as what; nothing of one that was fetched."""
+    about = message.get("metadata") or {}
+    if about.get("mode") != "push":
+        return {}
+    return {name: about[name] for name in ("listener", "delivery_id") if name in about}
 
 
 def replay_start(listener: Listener, item: Item) -> Start:
@@ -148,9 +198,20 @@ def replay_start(listener: Listener, item: Item) -> Start:
         "downstream": item.downstream,
         "recv_seq": item.recv_seq,
         "spool_ref": item.ref,
+        **_pushed(item.message),
     }
     of, plan = (listener.subscription_id, listener.path), Plan.from_json(item.plan)
-    return start_of(of, item.message, plan, replay_dedup(item.dispatch_key), ingress)
+    kept = {} if isinstance(item.dedup, msgspec.UnsetType) else msgspec.to_builtins(item.dedup)
+    execution_id = kept.pop("execution_id", None)
+    dedup = replay_dedup(item.dispatch_key, kept=kept or None)
+    made = start_of(of, item.message, plan, dedup, ingress)
+    is_first = bool(kept) and dedup == kept
+    return _under(made, execution_id) if is_first and execution_id else made
+
+
+def _under(start: Start, execution_id: str) -> Start:
+    """A start whose run has an id: asked for twice it is one run, however much later."""
+    return msgspec.structs.replace(start, execution_id=execution_id, resource_kind="playbook")
 
 
 def item_of(
@@ -169,6 +230,7 @@ def item_of(
         ordering_key=delivery.lane,
         downstream=delivery.downstream,
         dispatch_key=again(key) if is_new_run else key,
+        dedup=_keys(delivery),
         sha256=sha256_of(delivery.message, plan),
         spooled_at=spooled_at(clock.now()),
         reason=reason,
@@ -176,6 +238,13 @@ def item_of(
         plan=plan,
         message=delivery.message,
     )
+
+
+def _keys(delivery: Delivery) -> Keys | msgspec.UnsetType:
+    """What a message keeps of its first start, when its key alone does not say it all."""
+    if delivery.execution_id is None:
+        return msgspec.UNSET
+    return Keys(**delivery.dedup, execution_id=delivery.execution_id)
 
 
 def ref_of_delivery(listener: Listener, delivery: Delivery) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from noetl.api.client.calls import decoded, encode, problem
@@ -31,6 +33,12 @@ Start = Execute
 WAITS_S: Final = (0.2, 1.0, 5.0)
 JITTER: Final = 0.2
 MOST_AT_ONCE: Final = 1_000
+MOST_BYTES_AT_ONCE: Final = 4 << 20
+"""More is not put into one request, unless one start has more."""
+UNDER_WAY: Final = 2
+"""Requests at once: one is made and read while the server works on the other."""
+LEAST_SHARED: Final = 32
+"""Fewer starts are not worth two requests."""
 _OK: Final = range(200, 300)
 
 
@@ -141,41 +149,139 @@ class Dispatcher:
         return min(max(wait, retry_after_s), LONGEST_WAIT_S)
 
 
-class Gathered:
-    """Puts starts that come while a request is under way into the next one.
+class Hasty:
+    """Does not wait for an answer for ever: after a while nobody has answered."""
 
-    Each lane has one start at a time, so that lanes share requests and stay in order.
+    def __init__(self, starter: Starter, timeout_s: float) -> None:
+        self._starter = starter
+        self._timeout_s = timeout_s
+
+    async def start(self, starts: Sequence[Start]) -> list[StartOutcome]:
+        """What came of each; those without an answer may have begun."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await self._starter.start(starts)
+        except TimeoutError:
+            late = unanswered(f"no answer within {self._timeout_s:g} s", "timeout")
+            return [late] * len(starts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Starts that were given together."""
+
+    starts: Sequence[Start]
+    size: int
+    answers: asyncio.Future[list[StartOutcome]]
+
+
+class Gathered:
+    """Puts starts that come while enough requests are under way into the next one.
+
+    One that comes while fewer are goes at once. Starts that are given together stay together, in
+    their order. Each lane gives one when it has heard of the one before, so that lanes share
+    requests and stay in order.
     """
 
-    def __init__(self, dispatcher: Dispatcher, batch_max: int) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, batch_max: int, *, under_way: int = UNDER_WAY
+    ) -> None:
         self._dispatcher = dispatcher
-        self._batch_max = max(1, min(batch_max, MOST_AT_ONCE))
-        self._waiting: list[tuple[Start, asyncio.Future[StartOutcome]]] = []
-        self._task: asyncio.Task[None] | None = None
+        self.batch_max = max(1, min(batch_max, MOST_AT_ONCE))
+        self._under_way = under_way
+        self._waiting: deque[_Group] = deque()
+        self._senders = self._sending = 0
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    async def start(self, start: Start) -> StartOutcome:
-        """What came of it, after one attempt."""
-        future: asyncio.Future[StartOutcome] = asyncio.get_running_loop().create_future()
-        self._waiting.append((start, future))
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._send(), name="intake-gathered")
-        return await future
+    async def start(self, start: Start, size: int = 0) -> StartOutcome:
+        """What came of it, after one attempt; `size` is about that of its bytes."""
+        return (await self.start_all([start], size))[0]
+
+    async def start_all(self, starts: Sequence[Start], size: int = 0) -> list[StartOutcome]:
+        """What came of each, after one attempt in one request."""
+        answers: asyncio.Future[list[StartOutcome]] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Group(starts, size, answers))
+        if self._senders < self._under_way:
+            self._senders += 1
+            task = asyncio.create_task(self._send(), name="intake-gathered")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return await answers
 
     async def _send(self) -> None:
+        """Send what waits, until nothing does."""
+        groups: list[_Group] = []
+        try:
+            while self._waiting:
+                await asyncio.sleep(0)  # whoever is ready comes along
+                groups = self._next()
+                self._sending += 1
+                try:
+                    await self._sent(groups)
+                finally:
+                    self._sending -= 1
+        except BaseException:
+            for group in groups:
+                group.answers.cancel()
+            if self._senders == 1:  # nobody else is there to send the others
+                while self._waiting:
+                    self._waiting.popleft().answers.cancel()
+            raise
+        finally:
+            self._senders -= 1
+
+    def _next(self) -> list[_Group]:
+        """As many as one request holds; those that nobody waits for any more are left out."""
+        taken: list[_Group] = []
+        most, count, size = self._share(), 0, 0
         while self._waiting:
-            await asyncio.sleep(0)  # whoever is ready comes along
-            chunk = self._waiting[: self._batch_max]
-            del self._waiting[: len(chunk)]
-            try:
-                answers = await self._dispatcher.dispatch([start for start, _ in chunk], tries=1)
-            except BaseException:
-                for _, future in (*chunk, *self._waiting):
-                    future.cancel()
-                self._waiting.clear()
-                raise
-            for (_, future), answer in zip(chunk, answers, strict=True):
-                if not future.done():
-                    future.set_result(answer)
+            group = self._waiting[0]
+            count, size = count + len(group.starts), size + group.size
+            if taken and (count > most or size > MOST_BYTES_AT_ONCE):
+                break
+            self._waiting.popleft()
+            if group.answers.done():
+                count, size = count - len(group.starts), size - group.size
+            else:
+                taken.append(group)
+        return taken
+
+    def _share(self) -> int:
+        """How many go now: many are shared evenly with whoever else may send."""
+        waiting = sum(len(group.starts) for group in self._waiting)
+        if waiting < LEAST_SHARED:
+            return self.batch_max
+        return min(self.batch_max, -(-waiting // (self._under_way - self._sending)))
+
+    async def _sent(self, groups: Sequence[_Group]) -> None:
+        starts = [start for group in groups for start in group.starts]
+        answers = await self._answers(starts) if starts else []
+        first = 0
+        for group in groups:
+            mine = answers[first : first + len(group.starts)]
+            first += len(mine)
+            if group.answers.done():
+                continue
+            found = [one for one in mine if isinstance(one, StartOutcome)]
+            fault = next((one for one in mine if isinstance(one, Exception)), None)
+            if fault is not None:
+                group.answers.set_exception(fault)
+            else:
+                group.answers.set_result(found)
+
+    async def _answers(self, starts: Sequence[Start]) -> list[StartOutcome | Exception]:
+        """What came of each: a request that makes no sense is split until the bad one is alone."""
+        try:
+            found = await self._dispatcher.dispatch(starts, tries=1)
+        except Exception as fault:  # noqa: BLE001 - raised where it was asked for; others go on
+            if len(starts) == 1:
+                return [fault]
+        else:
+            is_split = all(one.kind == "refused" and not one.is_entry for one in found)
+            if len(starts) == 1 or not is_split:
+                return [*found]
+        middle = len(starts) // 2
+        return [*await self._answers(starts[:middle]), *await self._answers(starts[middle:])]
 
 
 def start_of(

@@ -7,22 +7,23 @@ same key, which is a duplicate. At the start nothing goes before its downstream 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from noetl.blobs.spool.base import SpoolError
 from noetl.intake.lanes import Pace
 from noetl.intake.replay import Replays
 from noetl.intake.spans import spanned
-from noetl.sources.ordering import SERVER
+from noetl.sources.ordering import SERVER, is_ordered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from noetl.blobs.spool.order import Entry
     from noetl.blobs.spool.spool import Spool
-    from noetl.intake.engine import Intake, Parts
+    from noetl.dsl.subscription.document import SubscriptionSpec
+    from noetl.intake.engine import Intake
+    from noetl.intake.parts import Parts
     from noetl.intake.probing import Prober
     from noetl.intake.replay import Tally
     from noetl.telemetry.traces.tracer import About
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 LEAST_PAUSE_S: Final = 1.0
 MOST_PAUSE_S: Final = 60.0
 SOONEST_S: Final = 0.02
+MOST_ENDING: Final = 512
+"""How many that have their runs may still lie in the store while others go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +70,8 @@ class Drain:
         self._may_drain = may_drain
         self._rules = parts.listener.spec.spool.drain if parts.listener.spec.spool else None
         self._lanes = self._rules.lanes if self._rules else 16
-        self._pace = Pace(self._rules.rate_per_sec if self._rules else None, parts.clock)
+        self._pace = Pace(_pace_of(parts.listener.spec), parts.clock)
+        self._is_push = parts.listener.spec.mode == "push"
         self._replays = Replays(parts, intake)
         self._tried: set[str] = set()
         """Downstreams that have answered since the start: only these get more than one item."""
@@ -131,7 +135,7 @@ class Drain:
             raise self._fault
         waiting = [name for name in self._breakers.names if self._spool.pending(name)]
         self._try_others(waiting)
-        if any(map(self._is_ready, waiting)):
+        if any(map(self._is_ready, waiting)) and await self._looked():
             self._parts.tell("subscription.spool.draining", {"pending": self._spool.pending()})
             about: About = {
                 "subscription": self._parts.listener.path,
@@ -157,10 +161,13 @@ class Drain:
         except SpoolError:
             return  # the next turn tries again; nothing is drained by one who does not know what
 
-    async def _looked(self) -> None:
-        """Something is back that another drains: live messages go behind those that wait."""
-        with suppress(SpoolError):  # what waits is learnt again as long as anything is known to
+    async def _looked(self) -> bool:
+        """Learn what others have added, so that all goes in order; whether that could be seen."""
+        try:
             await self._spool.look()
+        except SpoolError:
+            return False  # the next turn tries again
+        return True
 
     def _drained(self, tally: Tally) -> Drained:
         return Drained(
@@ -204,14 +211,17 @@ class Drain:
         has_asked = False
         while not self._is_ready(name) and self._may_go_on:
             word, probed = await self._breakers.enter(SERVER, name)
-            entry = None if word == "hold" else self._spool.take([name])
+            may_go = word != "hold" and await self._looked()
+            entry = self._spool.take([name]) if may_go else None
             if entry is None:
                 for one in probed:
                     await self._breakers.released(one)
                 break
             has_asked = True
             await self._paced(entry)
-            is_up = await self._replays.replay(entry, is_probe=is_passive, probed=probed)
+            is_up = await self._replays.replay(
+                entry, is_trial=True, is_probe=is_passive, probed=probed
+            )
             if is_up is not None:
                 self._tried.update([name] if is_up else [])
                 break
@@ -219,7 +229,7 @@ class Drain:
 
     async def _pass(self, names: list[str]) -> None:
         """Up to so many lanes at once, until nothing is left that may go."""
-        tasks: set[asyncio.Task[bool | None]] = set()
+        tasks: set[asyncio.Task[object]] = set()
         try:
             while True:
                 going = [name for name in names if self._is_ready(name)]
@@ -227,25 +237,47 @@ class Drain:
                 if self._may_go_on and going and len(tasks) < self._lanes:
                     entry = self._spool.take(going)
                 if entry is not None:
-                    await self._paced(entry)
-                    tasks.add(asyncio.create_task(self._replays.replay(entry)))
+                    tasks.add(asyncio.create_task(await self._next(entry)))
                 elif tasks:
                     done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                     for task in done:
                         task.result()
+                    await self._replays.ended(MOST_ENDING)
                 else:
+                    await self._replays.ended()
                     return
         finally:
             for task in tasks:
                 task.cancel()
             if tasks:
                 await asyncio.wait(tasks)
+            await self._replays.stop()
 
-    async def _paced(self, entry: Entry) -> None:
+    async def _next(self, entry: Entry) -> Coroutine[Any, Any, object]:
+        """The work on one that was taken, at the pace.
+
+        Deliveries without a key come along with those behind them: they go in the order in which
+        they came, but none of them waits for the run of another.
+        """
+        entries = [entry]
+        if self._is_push and not is_ordered(self._parts.listener.spec, entry.lane):
+            while len(entries) < self._replays.shared_max and self._pace.is_free:
+                behind = self._spool.take_behind(entries[-1])
+                if behind is None:
+                    break
+                entries.append(behind)
+        await self._paced(*entries)
+        if len(entries) == 1:
+            return self._replays.replay(entry)
+        return self._replays.replay_together(entries)
+
+    async def _paced(self, *entries: Entry) -> None:
         try:
-            await self._pace.wait()
+            for _ in entries:
+                await self._pace.wait()
         except BaseException:
-            self._spool.give_back(entry)
+            for entry in entries:
+                self._spool.give_back(entry)
             raise
 
     @property
@@ -274,3 +306,13 @@ class Drain:
         except TimeoutError:
             return False
         return True
+
+
+def _pace_of(spec: SubscriptionSpec) -> float | None:
+    """So many a second as its drain says; what is pushed goes no faster than it may come."""
+    if spec.spool is not None and spec.spool.drain.rate_per_sec is not None:
+        return spec.spool.drain.rate_per_sec
+    if spec.mode != "push":
+        return None
+    rate = spec.ingress.rate if spec.ingress is not None else None
+    return rate.per_sec if rate is not None else spec.limits.max_dispatch_per_sec

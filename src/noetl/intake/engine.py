@@ -7,14 +7,14 @@ Messages of one lane go one after another, lanes beside one another.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from noetl.intake.deliveries import Reruns, live_start, received
-from noetl.intake.dispatch import Dispatcher
+from noetl.intake.dispatch import Dispatcher, Gathered, Hasty
 from noetl.intake.held import Held
 from noetl.intake.keeping import OFF, Keeping
 from noetl.intake.lanes import Lanes
+from noetl.intake.pushes import ANSWER_S, PUSHED_AT_ONCE, Pushes
 from noetl.intake.spans import spanned
 from noetl.intake.work import Work
 from noetl.sources.breaker import PROBE_LASTS_MS
@@ -23,40 +23,15 @@ from noetl.sources.ordering import SERVER, downstreams_of, ordering_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from noetl.blobs.spool.spool import Spool
-    from noetl.clock import Clock
-    from noetl.ids import Ids
-    from noetl.intake.breakers import Breakers, Tell
-    from noetl.intake.deliveries import Delivery, Listener
-    from noetl.intake.dispatch import Starter
-    from noetl.intake.keeping import LetterBox
-    from noetl.intake.metrics import IntakeMetrics
+    from noetl.intake.deliveries import Delivery, Pushed
     from noetl.intake.outcomes import Disposition, RunOutcome, StartOutcome
-    from noetl.intake.runs import Runs
-    from noetl.telemetry.traces.tracer import About, Tracer
+    from noetl.intake.parts import Parts
+    from noetl.telemetry.traces.tracer import About
 
     Settle = Callable[[Disposition], None]
 
 _ALL: Final = ""
 _LASTS_S: Final = PROBE_LASTS_MS / 1000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """What an engine works with."""
-
-    listener: Listener
-    ids: Ids
-    clock: Clock
-    starter: Starter
-    breakers: Breakers
-    letters: LetterBox
-    tell: Tell
-    metrics: IntakeMetrics
-    spool: Spool | None = None
-    runs: Runs | None = None
-    """How runs end; without it a run that was accepted counts as one that went well."""
-    tracer: Tracer | None = None
 
 
 class Intake:
@@ -66,6 +41,7 @@ class Intake:
         spec = parts.listener.spec
         self.is_unauthorized = False
         """Whether the server does not know this process: nothing is fetched until it does."""
+        self._is_refusal_told = False
         self._parts = parts
         self._spec = spec
         self._path = parts.listener.path
@@ -79,9 +55,14 @@ class Intake:
             tracer=parts.tracer,
         )
         self.batch_max = (spec.dispatch.batch_max or spec.runtime.batch) if self._is_batch else 1
-        self.dispatcher = Dispatcher(parts.starter, told=self._heard, batch_max=self.batch_max)
+        is_push = spec.mode == "push"
+        self.shared_max = max(self.batch_max, PUSHED_AT_ONCE) if is_push else self.batch_max
+        """How many starts share a request, of deliveries and of what waited."""
+        starter = Hasty(parts.starter, ANSWER_S) if is_push else parts.starter
+        self.dispatcher = Dispatcher(starter, told=self._heard, batch_max=self.shared_max)
         self._lanes = Lanes()
-        is_alone = spec.runtime.max_instances == 1 and ordering_of(spec) != "none"
+        self._pushes = Pushes(self, parts, Gathered(self.dispatcher, self.shared_max))
+        is_alone = spec.runtime.max_instances == 1 and ordering_of(spec) != "none" and not is_push
         self._held = Held(parts.clock) if is_alone else None
         self._room = asyncio.Semaphore(spec.runtime.concurrency)
         self._passive = {one.name for one in downstreams_of(spec) if one.probe == "passive"}
@@ -128,7 +109,7 @@ class Intake:
         known: dict[str, Disposition] = {}
 
         def settled(delivery: Delivery, found: Disposition) -> None:
-            self._counted(delivery, found)
+            self.counted(delivery, found)
             known[delivery.recv_seq] = found
             settle(found)
 
@@ -137,6 +118,18 @@ class Intake:
                 work = Work(self, settled, tasks, is_paused=is_paused)
                 tasks.create_task(work.run(turn, group))
         return [known[delivery.recv_seq] for delivery in came]
+
+    async def push(self, asked: Pushed) -> Disposition:
+        """What one delivery came to that its sender waits for; told within eight seconds.
+
+        `ack` with its run, or with the reference of what waits for one; `term` with that of its
+        dead letter; `nack` with the reason and the wait: then nothing was promised.
+        """
+        return await self._pushes.push(asked)
+
+    async def close(self) -> None:
+        """Let go of what is still under way; whoever waited for it was told."""
+        await self._pushes.close()
 
     async def ended(self, outcome: RunOutcome) -> None:
         """A run of this subscription has ended."""
@@ -157,16 +150,20 @@ class Intake:
     def _received(self, message: Mapping[str, Any], headers: Mapping[str, Any] | None) -> Delivery:
         delivery = received(self._parts.listener, message, self._parts.ids, headers)
         self._reruns.rename(delivery)
+        self.came(delivery)
+        return delivery
+
+    def came(self, delivery: Delivery) -> None:
+        """Count a message, and what its headers decided."""
         metrics = self._parts.metrics
         metrics.received.inc(self._path)
         for entry in delivery.plan.applied:
             metrics.applied.inc(self._path, entry["controls"])
         for entry in delivery.plan.refused:
             metrics.refused.inc(self._path, entry["reason"])
-        return delivery
 
     async def admitted(
-        self, delivery: Delivery, *, is_paused: bool
+        self, delivery: Delivery, *, is_paused: bool, is_limited: bool = False
     ) -> Disposition | tuple[str, ...]:
         """What became of a message that does not go now; else whom it is the probe of."""
         if delivery.is_too_large:
@@ -180,6 +177,8 @@ class Intake:
             if self.keeping.mode == OFF:
                 return self.keeping.back(delivery, "paused")
             return await self.keeping.spool(delivery, "paused")
+        if is_limited:
+            return await self.keeping.limit(delivery)
         name, spool = delivery.downstream, self._parts.spool
         if self.keeping.must_queue(delivery):
             if self._breakers.is_closed(SERVER, name):
@@ -206,9 +205,13 @@ class Intake:
             metrics.batches.inc(self._path)
             metrics.batched.inc(self._path, by=len(starts))
         for outcome in outcomes:
-            word = "started" if outcome.kind == "accepted" else outcome.kind
-            metrics.executions.inc(self._path, word)
+            self.attempted(outcome)
         return outcomes
+
+    def attempted(self, outcome: StartOutcome) -> None:
+        """Count an attempt to start a run."""
+        word = "started" if outcome.kind == "accepted" else outcome.kind
+        self._parts.metrics.executions.inc(self._path, word)
 
     def is_open(self, delivery: Delivery) -> bool:
         """Whether it may still go, a while after it was admitted."""
@@ -233,7 +236,7 @@ class Intake:
     ) -> Disposition:
         """What becomes of a message whose start was answered, or was not."""
         if outcome.is_accepted:
-            return await self._accepted(delivery, outcome, probed)
+            return await self.accepted(delivery, outcome, probed)
         if delivery.downstream in probed:
             await self._breakers.released(delivery.downstream)
         if outcome.kind == "refused":
@@ -243,9 +246,10 @@ class Intake:
             return self.keeping.back(delivery, "unauthorized")
         return await self.keeping.hold(delivery)
 
-    async def _accepted(
+    async def accepted(
         self, delivery: Delivery, outcome: StartOutcome, probed: tuple[str, ...]
     ) -> Disposition:
+        """What becomes of a message that has a run; a probe waits for the end of it."""
         is_probe = delivery.downstream in probed
         run, execution_id = None, outcome.execution_id or ""
         is_old = outcome.kind == "duplicate"
@@ -282,6 +286,7 @@ class Intake:
     async def _heard(self, outcome: StartOutcome) -> bool:
         """Tell the circuit of the server; whether it makes sense to try again."""
         is_probe = self._breakers.state(SERVER).phase == "half_open"
+        self._is_refusal_told = self._is_refusal_told and not outcome.is_accepted
         if outcome.is_accepted or (is_probe and outcome.kind in {"refused", "misconfigured"}):
             await self._breakers.succeeded(SERVER)
         elif outcome.is_outage or (is_probe and outcome.kind == "unavailable"):
@@ -289,12 +294,14 @@ class Intake:
         return self._breakers.is_closed(SERVER)
 
     def unauthorized(self, outcome: StartOutcome) -> None:
-        """The server does not know this process; told once, until somebody says otherwise."""
-        if not self.is_unauthorized:
-            self.is_unauthorized = True
+        """The server does not know this process; told once, until it does."""
+        self.is_unauthorized = True
+        if not self._is_refusal_told:
+            self._is_refusal_told = True
             self._parts.tell("subscription.runtime.unauthorized", {"code": outcome.code})
 
-    def _counted(self, delivery: Delivery, found: Disposition) -> None:
+    def counted(self, delivery: Delivery, found: Disposition) -> None:
+        """Count what became of a message."""
         if self._held is not None:
             if found.settle == "nack":
                 self._held.went(delivery.lane, delivery.message_id, found.delay_ms)

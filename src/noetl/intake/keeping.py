@@ -94,6 +94,12 @@ class Keeping:
         outage = self._breakers.outage_ms(*names)
         return outage is not None and outage >= self._escalate_after_ms
 
+    async def limit(self, delivery: Delivery) -> Disposition:
+        """There were too many of late: into the spool, or back to its source."""
+        if self.buffers(SERVER, delivery.downstream):
+            return await self.spool(delivery, "rate_limited")
+        return self.back(delivery, "rate_limited")
+
     async def hold(self, delivery: Delivery) -> Disposition:
         """It cannot go now: into the spool, or back to its source."""
         if self.mode == BUFFER:

@@ -80,6 +80,11 @@ class Pace:
         self._clock = clock
         self._next = clock.monotonic()
 
+    @property
+    def is_free(self) -> bool:
+        """Whether nobody has to wait."""
+        return self.rate is None
+
     async def wait(self) -> None:
         """Wait until the next one may go."""
         if self.rate is None:

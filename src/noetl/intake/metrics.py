@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from noetl.telemetry.metrics import Series
 
 OUTCOMES: Final = ("started", "duplicate", "unavailable", "refused", "misconfigured")
-SPOOLED: Final = ("circuit_open", "hybrid_escalate", "lane_busy", "paused", "replay_failed")
+SPOOLED: Final = (
+    "circuit_open", "hybrid_escalate", "lane_busy", "paused", "rate_limited", "replay_failed",
+)  # fmt: skip
 """Every reason that a message waits for."""
 DEAD: Final = (
     "dispatch_rejected", "replay_failed", "message_too_large", "corrupt", "on_full_evicted",

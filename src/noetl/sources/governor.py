@@ -17,12 +17,15 @@ _ROUNDING: Final = 1e-9
 class Governor:
     """Bounds messages a second and messages at once; `now` is of a clock that only grows."""
 
-    def __init__(self, rate: float | None, max_in_flight: int, now: float) -> None:
+    def __init__(
+        self, rate: float | None, max_in_flight: int, now: float, burst: float | None = None
+    ) -> None:
+        """`burst` is how many may come at once after a while of none; a second's worth if unset."""
         self.rate = rate
         self.max_in_flight = max_in_flight
         self.in_flight = 0
         """Messages fetched and not yet acked, nacked or spooled."""
-        self._capacity = math.inf if rate is None else max(1.0, rate)
+        self._capacity = math.inf if rate is None else max(1.0, rate if burst is None else burst)
         self._tokens = self._capacity
         self._filled_at = now
         self._was_limited = False

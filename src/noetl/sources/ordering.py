@@ -40,6 +40,12 @@ def lane_of(spec: SubscriptionSpec, message: Mapping[str, Any]) -> str:
     return _short(message.get("ordering_key") if name is None else _named(name, message))
 
 
+def is_ordered(spec: SubscriptionSpec, lane: str) -> bool:
+    """Whether deliveries of a lane that are pushed stay in order: those without a key need not."""
+    ordering = ordering_of(spec)
+    return ordering == "global" or (ordering == "per_key" and bool(lane))
+
+
 def circuit_of(spec: SubscriptionSpec) -> Circuit:
     """When circuits open, also of a document that says nothing about it."""
     return spec.spool.circuit if spec.spool else Circuit()

@@ -66,9 +66,17 @@ def dedup_text(plan: Plan, message_id: str) -> str:
     return plan.idempotency_key if plan.idempotency_key is not None else message_id
 
 
-def replay_dedup(dispatch_key: str, redrives: int = 0) -> dict[str, Any]:
-    """The key of a message that waited in the spool; each redrive is a start of its own."""
+def replay_dedup(
+    dispatch_key: str, redrives: int = 0, *, kept: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The key of a message that waited in the spool; each redrive is a start of its own.
+
+    `kept` are the keys of its first start, as far as its key is still that one: a further run must
+    not be a duplicate of the one that failed.
+    """
     key = f"{dispatch_key}#r{redrives}" if redrives else dispatch_key
+    if kept is not None and kept["key"] == key:
+        return dict(kept)
     return {"key": key, "window_secs": REPLAY_WINDOW_S}
 
 

@@ -8,17 +8,17 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from noetl.api.registering import FIRST_AGAIN_S, LONGEST_AGAIN_S, Registration
 from noetl.blobs.spool.opening import Means, opened
 from noetl.blobs.spool.rules import Place
 from noetl.errors import NoetlError
 from noetl.intake.audit import ServerPoster
 from noetl.intake.dispatch import ServerStarter
+from noetl.intake.endings import ServerEndings
 from noetl.intake.keeping import OFF, ServerLetters, mode_of
 from noetl.intake.metrics import IntakeMetrics
 from noetl.sources.opening import open_source
-from noetl.subscription.endings import ServerEndings
 from noetl.subscription.ports import Ports
-from noetl.subscription.registering import FIRST_AGAIN_S, KIND, LONGEST_AGAIN_S, Registration
 from noetl.subscription.run import Runtime
 from noetl.subscription.secrets import Credentials
 from noetl.subscription.state import Steering
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from noetl.telemetry.redact import Redactor
     from noetl.telemetry.traces.tracer import Tracer
 
+KIND: Final = "subscription"
+"""What the server knows such a process as."""
 CONNECTION: Final = (
     "stream", "consumer", "topic", "group", "brokers", "subscription", "url", "user", "password",
     "token", "endpoint",
@@ -76,8 +78,9 @@ class App:
         self._parts = parts
         self.metrics = IntakeMetrics(parts.paths)
         self._registration = Registration(
-            parts.client, parts.name, parts.keys, self._figures, parts.on_machine
+            lambda: parts.client, parts.name, KIND, parts.keys, on_machine=parts.on_machine
         )
+        self._registration.figures = self._figures
         self._credentials = Credentials(
             parts.client, parts.name, parts.keys, parts.redactor, self._registration.join
         )

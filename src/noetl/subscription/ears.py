@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from noetl.clock import rfc3339
 from noetl.intake.assembly import Assembly, Wiring
 from noetl.intake.deliveries import Listener
+from noetl.intake.redriving import Letters
 from noetl.intake.runs import Runs
 from noetl.sources.governor import Governor
-from noetl.subscription.letters import Letters
 from noetl.subscription.settling import Settling
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ import uvloop
 
 from noetl import __version__
 from noetl.api.client import Client
+from noetl.api.registering import new_name
 from noetl.api.sockets import SocketTransport
 from noetl.bus import streams, subjects
 from noetl.bus.address import Address
@@ -28,8 +29,7 @@ from noetl.errors import NoetlError
 from noetl.ids import LeasedIds
 from noetl.intake.circuit_stores import KeysStore, ServerStore
 from noetl.secrets.sealed import KeyPair
-from noetl.subscription.app import App, AppParts
-from noetl.subscription.registering import new_name
+from noetl.subscription.app import KIND, App, AppParts
 from noetl.subscription.secrets import MissingAlias
 from noetl.subscription.state import NotPull
 from noetl.telemetry import failpoint, log
@@ -94,7 +94,7 @@ class _Process:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled)
         async with AsyncExitStack() as stack:
-            name = settings.runtime_id or new_name()
+            name = settings.runtime_id or new_name(KIND)
             about = {"version": __version__, "runtime_id": name, "subscriptions": settings.paths}
             metrics = Metrics("subscription", __version__)
             self._app = app = await self._made(stack, name)

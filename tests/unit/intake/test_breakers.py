@@ -170,6 +170,25 @@ def test_a_change_that_nobody_tells_is_known_at_the_next_look(store_of):
     run_virtually(main())
 
 
+def test_failures_of_several_processes_count_together_and_a_success_of_one_ends_the_count(store_of):
+    async def main():
+        world, told = World(), []
+        first, second = (breakers(store_of(), world.clock, told) for _ in range(2))
+        await first.failed("tsdb")
+        await second.failed("tsdb")
+        await second.succeeded("tsdb")
+        await first.failed("tsdb")
+        await second.failed("tsdb")
+        assert (second.state("tsdb").consecutive_failures, second.is_closed("tsdb")) == (2, True)
+        await first.failed("tsdb", "refused")
+        assert first.state("tsdb").phase == "open"
+        await second.refresh()
+        assert second.state("tsdb").phase == "open"
+        assert [name for name, _ in told] == ["subscription.circuit.opened"]
+
+    run_virtually(main())
+
+
 def test_of_several_processes_one_gets_the_probe_and_each_change_is_told_once():
     async def main():
         world, told = World(), []

@@ -9,7 +9,7 @@ import pytest
 from noetl.api.client import Client
 from noetl.api.executions import Execute
 from noetl.api.http import Answer, Late, NoAnswer
-from noetl.intake.dispatch import Dispatcher, Gathered, ServerStarter
+from noetl.intake.dispatch import MOST_BYTES_AT_ONCE, Dispatcher, Gathered, Hasty, ServerStarter
 from noetl.intake.outcomes import StartOutcome, of_entry
 from noetl.local.virtual import run_virtually
 
@@ -184,5 +184,113 @@ def test_starts_that_come_meanwhile_share_the_next_request():
         rest = [asyncio.create_task(gathered.start(Execute(path="b"))) for _ in range(6)]
         assert await asyncio.gather(first, *rest) == [OK] * 7
         assert asked == [1, 4, 2]
+
+    run_virtually(main())
+
+
+class Counted:
+    """Takes a second for each request."""
+
+    def __init__(self):
+        self.asked = []
+        self.most = self.now = 0
+
+    async def start(self, starts):
+        self.asked.append([start.path for start in starts])
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(1)
+        self.now -= 1
+        return [OK] * len(starts)
+
+
+async def yes(_outcome):
+    return True
+
+
+def gathered(starter, most=4, **more):
+    return Gathered(Dispatcher(starter, told=yes, batch_max=most), most, **more)
+
+
+def test_so_many_requests_are_under_way_at_once_and_the_next_begins_when_one_ends():
+    async def main():
+        starter = Counted()
+        shared = gathered(starter, under_way=3)
+        await asyncio.gather(*(shared.start(Execute(path=str(n))) for n in range(26)))
+        assert starter.most == 3
+        assert [len(one) for one in starter.asked] == [4, 4, 4, 4, 4, 4, 2]
+        assert [path for one in starter.asked for path in one] == [str(n) for n in range(26)]
+        await shared.start(Execute(path="later"))
+        assert starter.asked[-1] == ["later"]
+
+    run_virtually(main())
+
+
+def test_starts_that_were_given_together_stay_in_one_request_in_their_order():
+    async def main():
+        starter = Counted()
+        shared = gathered(starter, under_way=1)
+        one = asyncio.create_task(shared.start(Execute(path="x")))
+        await asyncio.sleep(0.1)
+        some = [
+            asyncio.create_task(shared.start_all([Execute(path=name) for name in word]))
+            for word in ("ab", "cde", "f")
+        ]
+        assert [len(found) for found in await asyncio.gather(*some)] == [2, 3, 1]
+        await one
+        assert starter.asked == [["x"], ["a", "b"], ["c", "d", "e", "f"]]
+
+    run_virtually(main())
+
+
+def test_large_starts_do_not_share_a_request_and_one_that_is_too_large_goes_alone():
+    async def main():
+        starter = Counted()
+        shared = gathered(starter, under_way=1)
+        half = MOST_BYTES_AT_ONCE // 2
+        sizes = {"a": half, "b": half, "c": 1, "d": 3 * half, "e": 1}
+        await asyncio.gather(*(shared.start(Execute(path=n), sizes[n]) for n in sizes))
+        assert starter.asked == [["a", "b"], ["c"], ["d"], ["e"]]
+
+    run_virtually(main())
+
+
+def test_a_start_that_nobody_waits_for_any_more_is_not_sent():
+    async def main():
+        starter = Counted()
+        shared = gathered(starter, under_way=1)
+        first = asyncio.create_task(shared.start(Execute(path="a")))
+        await asyncio.sleep(0.1)
+        given_up = asyncio.create_task(shared.start(Execute(path="b")))
+        await asyncio.sleep(0.1)
+        given_up.cancel()
+        assert await asyncio.gather(first, shared.start(Execute(path="c"))) == [OK, OK]
+        assert starter.asked == [["a"], ["c"]]
+
+    run_virtually(main())
+
+
+def test_whoever_waits_is_not_left_when_the_one_who_sends_is_ended():
+    async def main():
+        shared = gathered(Counted(), under_way=1)
+        waiting = [asyncio.create_task(shared.start(Execute(path=name))) for name in "abcdefg"]
+        await asyncio.sleep(0.1)
+        [sender] = [one for one in asyncio.all_tasks() if one.get_name() == "intake-gathered"]
+        sender.cancel()
+        found = await asyncio.gather(*waiting, return_exceptions=True)
+        assert {type(one) for one in found} == {asyncio.CancelledError}
+        assert await shared.start(Execute(path="h")) == OK
+
+    run_virtually(main())
+
+
+def test_a_hasty_one_does_not_wait_for_ever():
+    async def main():
+        starter = Counted()
+        found = await Hasty(starter, 0.5).start([Execute(path="a"), Execute(path="b")])
+        assert [(one.kind, one.code, one.is_outage) for one in found] == [
+            ("unavailable", "timeout", True)
+        ] * 2
+        assert await Hasty(starter, 2.0).start([Execute(path="a")]) == [OK]
 
     run_virtually(main())

@@ -18,10 +18,12 @@ from noetl.ids import Ids
 from noetl.intake.assembly import Assembly, Wiring
 from noetl.intake.audit import NotTold
 from noetl.intake.circuit_stores import KeysStore
-from noetl.intake.deliveries import Listener
+from noetl.intake.deliveries import Listener, Pushed
+from noetl.intake.keeping import mode_of
 from noetl.intake.metrics import IntakeMetrics
 from noetl.intake.outcomes import RunOutcome, StartOutcome, unanswered
 from noetl.intake.runs import Runs
+from noetl.sources.directives import resolve
 
 PATH = "subscriptions/s"
 START = datetime(2026, 5, 1, 10, 0, tzinfo=UTC)
@@ -48,6 +50,43 @@ def spec_of(spool=None, **more):
         "spec": spec,
     }
     return read(json.dumps(document), Subscription).spec
+
+
+def push_of(spool=None, source="webhook", **more):
+    """The document of a listener; its deliveries have the key of their order in their body."""
+    verify = {"type": "hmac_sha256", "secret": "hook"}
+    if source == "pubsub":
+        verify = {"type": "pubsub_oidc", "audience": "a", "service_account": "a@b.c"}
+    return spec_of(
+        source=source,
+        mode="push",
+        auth=None,
+        stream=None,
+        consumer=None,
+        dedup=None,
+        ingress={"gateway_path": "/ingress/s", "verify": verify, **more.pop("ingress", {})},
+        spool=None if spool is None else {"ordering_key": "message.data.key", **spool},
+        **more,
+    )
+
+
+def brought(spec, number, key=None, *, replay_key=None, headers=None, **flags):
+    """A delivery as the edge hands it over."""
+    body = {"n": number} if key is None else {"n": number, "key": key}
+    size = len(json.dumps(body))
+    about = {"source": spec.source, "mode": "push", "listener": "s", "delivery_id": f"d-{number}"}
+    made = {
+        "id": f"W:{number}",
+        "data": body,
+        "headers": headers or {},
+        "attributes": headers or {},
+        "metadata": {**about, "size_bytes": size},
+        "ordering_key": None,
+    }
+    dedup = {"key": f"m:W:{number}", "window_secs": 60}
+    if replay_key is not None:
+        dedup |= {"replay_key": replay_key, "replay_window_secs": 600}
+    return Pushed(message=made, plan=resolve(spec, headers or {}), dedup=dedup, **flags)
 
 
 def message(number, key="k", *, data=None, headers=None, **metadata):
@@ -77,7 +116,12 @@ class Server:
         self.answer = None
         """What every request is answered with, when it is not None."""
         self.runs = {}
-        """Runs by key."""
+        """Runs by key, of either kind, and by id."""
+        self.is_mute = False
+        """Whether what is done is not answered: the answer is lost."""
+        self.keeps_s = None
+        """How long keys are remembered; ids are for ever."""
+        self.most_requests = 0
         self.started = []
         """The message of each run, in order."""
         self.at = []
@@ -95,11 +139,17 @@ class Server:
         """Whether runs never end."""
         self.most_at_once = 0
         self._at_once = 0
+        self._requests = 0
         self._numbers = count(1)
+
+    def speak(self):
+        self.is_mute = False
 
     async def start(self, starts):
         self._at_once += len(starts)
+        self._requests += 1
         self.most_at_once = max(self.most_at_once, self._at_once)
+        self.most_requests = max(self.most_requests, self._requests)
         try:
             if self.takes_s:
                 await asyncio.sleep(self.takes_s)
@@ -108,9 +158,11 @@ class Server:
                 return [unanswered("no connection")] * len(starts)
             if self.answer is not None:
                 return [self.answer] * len(starts)
-            return [await self._one(start, is_entry=len(starts) > 1) for start in starts]
+            found = [await self._one(start, is_entry=len(starts) > 1) for start in starts]
+            return [unanswered("the answer was lost")] * len(starts) if self.is_mute else found
         finally:
             self._at_once -= len(starts)
+            self._requests -= 1
 
     async def _one(self, start, *, is_entry):
         name = start.ingress.message_id
@@ -118,11 +170,15 @@ class Server:
             return StartOutcome(kind="refused", code="unknown_playbook", is_entry=is_entry)
         if name in self.busy:
             return StartOutcome(kind="unavailable", code="shard_busy", is_entry=True)
-        known = self.runs.get(start.dedup.key)
+        keys = [start.dedup.key, start.dedup.replay_key, start.execution_id]
+        known = next((self.runs[key] for key in keys if key in self.runs), None)
         if known is not None:
             return StartOutcome(kind="duplicate", execution_id=known, is_entry=True)
-        execution_id = str(next(self._numbers))
-        self.runs[start.dedup.key] = execution_id
+        execution_id = str(start.execution_id or next(self._numbers))
+        self.runs |= {key: execution_id for key in keys if key is not None}
+        if self.keeps_s is not None:
+            for key in keys[:2]:
+                asyncio.get_running_loop().call_later(self.keeps_s, self.runs.pop, key, None)
         self.started.append(name)
         self.at.append(self.clock.monotonic())
         self.starts.append(start)
@@ -183,8 +239,14 @@ class World:
         self.letters = Letters()
         self.up = defaultdict(lambda: True)
         self.asked = []
+        self.may_drain = True
         self.metrics = IntakeMetrics([PATH], ["default"])
         self._machines = count(1)
+
+    @property
+    def has_spool(self):
+        is_push = self.spec.mode == "push"
+        return mode_of(self.spec) != "off" and (is_push or self.spec.spool is not None)
 
     async def ask(self, _kind, target):
         self.asked.append(target)
@@ -203,9 +265,10 @@ class World:
             circuits=KeysStore(self.keys),
             letters=self.letters,
             metrics=self.metrics,
-            store=self.store if self.spec.spool and self.spec.spool.mode != "off" else None,
+            store=self.store if self.has_spool else None,
             runs=Runs() if with_runs else None,
             ask=self.ask,
+            may_drain=lambda: self.may_drain,
         )
         made = Assembly(wiring)
         self.server.listeners.append(made.intake.ended)

@@ -5,7 +5,7 @@ import pytest
 from noetl.dsl.subscription.document import Dispatch, SubscriptionSpec
 from noetl.dsl.subscription.spool import Circuit, Downstream, Spool
 from noetl.sources.directives import Plan
-from noetl.sources.ordering import downstream_of, downstreams_of, lane_of
+from noetl.sources.ordering import downstream_of, downstreams_of, is_ordered, lane_of
 
 MESSAGE = {
     "id": "S:7",
@@ -52,6 +52,20 @@ def test_without_a_spool_the_key_of_the_source_counts():
 def test_a_global_order_has_one_lane_and_none_has_one_each():
     assert lane_of(spec(ordering="global"), MESSAGE) == ""
     assert lane_of(spec(ordering="none"), MESSAGE) == "S:7"
+
+
+@pytest.mark.parametrize(
+    ("ordering", "lane", "expected"),
+    [
+        ("per_key", "a", True),
+        ("per_key", "", False),
+        ("global", "", True),
+        ("none", "a", False),
+        ("none", "", False),
+    ],
+)
+def test_what_is_pushed_without_a_key_needs_no_order(ordering, lane, expected):
+    assert is_ordered(spec(ordering=ordering), lane) is expected
 
 
 def test_a_long_key_is_a_short_lane_of_its_own():

@@ -172,6 +172,13 @@ def test_a_replay_keeps_its_key_for_a_week_and_a_redrive_has_a_new_one():
     assert replay_dedup("m:k-1", 2) == {"key": "m:k-1#r2", "window_secs": 604_800}
 
 
+def test_keys_that_were_kept_hold_until_a_further_run_has_its_own():
+    kept = {"key": "m:k-1", "window_secs": 60, "replay_key": "r", "replay_window_secs": 600}
+    assert replay_dedup("m:k-1", kept=kept) == kept
+    assert replay_dedup("m:k-1#r1", kept=kept) == {"key": "m:k-1#r1", "window_secs": 604_800}
+    assert replay_dedup("m:k-1", 1, kept=kept) == {"key": "m:k-1#r1", "window_secs": 604_800}
+
+
 # ---------------------------------------------------------------------------- headers
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from noetl.blobs.base import checked
 from noetl.blobs.spool.base import Listed, Size, SpoolError, SpoolLocked, SpoolTaken
 from noetl.blobs.spool.names import Names
+from noetl.blobs.spool.together import Together
 from noetl.ids import random_key
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ class DiskStore:
         self._reached = reached
         self._waiting: list[_Write] = []
         self._writer: asyncio.Task[None] | None = None
+        self._reads = Together(_read)
+        self._removals = Together(_remove)
         self._names = Names()
         self._locks: list[int] = []
 
@@ -93,7 +96,7 @@ class DiskStore:
 
     async def get(self, key: str) -> bytes | None:
         """The bytes."""
-        return await asyncio.to_thread(_read, self._path(key))
+        return await self._reads.of(self._path(key))
 
     async def list(self, folder: str, after: str = "", limit: int = 1000) -> Sequence[Listed]:
         """Objects directly in a folder, by key."""
@@ -101,7 +104,7 @@ class DiskStore:
 
     async def delete(self, key: str) -> None:
         """Forget an object; after a power cut it may be there again."""
-        await asyncio.to_thread(_remove, self._path(key))
+        await self._removals.of(self._path(key))
 
     async def size(self, folder: str) -> Size:
         """What lies directly in a folder."""

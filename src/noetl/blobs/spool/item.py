@@ -40,6 +40,20 @@ class Corrupt(NoetlError):
     status: ClassVar[int] = 500
 
 
+class Keys(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """What made the first start of a message one of its kind, where its dispatch key is not all."""
+
+    key: str
+    window_secs: int
+    replay_key: str | None = None
+    """Of what its sender has signed."""
+    replay_window_secs: int | None = None
+    execution_id: str | None = None
+    """The run that may have begun, although nobody said so."""
+
+
 class Item(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A message that waits, with the plan that its run will follow."""
 
@@ -56,6 +70,8 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     downstream: str
     dispatch_key: str
     """What makes a second dispatch a duplicate."""
+    dedup: Keys | msgspec.UnsetType = msgspec.UNSET
+    """The keys of its first start; they hold for as long as its dispatch key is one of them."""
     sha256: str
     attempts: int = 0
     spooled_at: str

@@ -94,6 +94,7 @@ class Order:
         self._ages: _Heap = []
         self._aside: _Heap = []
         self._arriving: dict[str, list[int]] = {}
+        self._released: set[int] = set()
 
     def __len__(self) -> int:
         """How many wait."""
@@ -150,6 +151,15 @@ class Order:
                 best = ready[0]
         return None if best is None else self._taken(*best)
 
+    def take_behind(self, entry: Entry) -> Entry | None:
+        """The next message of the same lane, for one who has just taken the one before it."""
+        name = self._lane_name(entry.downstream, entry.lane)
+        lane = self._lanes.get(name)
+        head = None if lane is None else lane.head
+        if head is None or any(seq < _seq(head) for seq in self._arriving.get(name, ())):
+            return None
+        return self._taken(head, name)
+
     def oldest(self) -> Entry | None:
         """The oldest message that nobody works on."""
         while self._ages and not self._is_head(*self._ages[0]):
@@ -172,6 +182,14 @@ class Order:
         if entry.seq not in self._known:
             return
         self._forget(entry.seq, entry.downstream, entry.size)
+        if entry.seq in self._released:
+            self._released.discard(entry.seq)
+        else:
+            self._free(self._lane_name(entry.downstream, entry.lane))
+
+    def release(self, entry: Entry) -> None:
+        """A message that was taken is as good as settled: the next one of its lane may go."""
+        self._released.add(entry.seq)
         self._free(self._lane_name(entry.downstream, entry.lane))
 
     def give_back(self, entry: Entry, size: int | None = None) -> None:
@@ -179,8 +197,11 @@ class Order:
         if size is not None:
             self.size_bytes += size - entry.size
             entry = Entry(entry.seq, entry.name, entry.downstream, entry.lane, size)
-        lane = self._lane_name(entry.downstream, entry.lane)
-        heappush(self._aside, (self._packed(entry), lane))
+        name = self._lane_name(entry.downstream, entry.lane)
+        if entry.seq in self._released:
+            self._released.discard(entry.seq)
+            self._lanes.setdefault(name, _Lane()).taken += 1
+        heappush(self._aside, (self._packed(entry), name))
 
     def next_pass(self) -> None:
         """Let what has failed come again."""

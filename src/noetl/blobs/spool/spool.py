@@ -17,7 +17,7 @@ from noetl.blobs.spool.dead import DeadLetters
 from noetl.blobs.spool.item import Corrupt, Item, parts_of_name
 from noetl.blobs.spool.order import Entry, Order
 from noetl.blobs.spool.room import Room
-from noetl.ids import EPOCH
+from noetl.ids import EPOCH, made_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -70,7 +70,7 @@ class Spool:
     def oldest_at(self) -> datetime | None:
         """When the oldest message that nobody works on was received."""
         oldest = self._order.oldest()
-        return None if oldest is None else _received_at(oldest.seq)
+        return None if oldest is None else made_at(oldest.seq)
 
     def pending(self, downstream: str | None = None) -> int:
         """How many messages wait, or wait for one downstream."""
@@ -126,6 +126,13 @@ class Spool:
         """
         return self._order.take(downstreams)
 
+    def take_behind(self, entry: Entry) -> Entry | None:
+        """The next message of a lane, for one who has just taken the one before it and wants both.
+
+        Each is ended on its own, and the lane waits for all of them.
+        """
+        return self._order.take_behind(entry)
+
     async def get(self, entry: Entry) -> Item | None:
         """A message that was taken; none when it is gone or corrupt, and then it is settled.
 
@@ -162,6 +169,13 @@ class Spool:
         await self._store.put(self.place.waiting + entry.name, data)
         self._order.give_back(entry, len(data))
         return item
+
+    def release(self, entry: Entry) -> None:
+        """A message that was taken has its run: its lane goes on, while it is still to be ended.
+
+        Given back after all it waits for the next pass, and its key makes that a duplicate.
+        """
+        self._order.release(entry)
 
     def give_back(self, entry: Entry) -> None:
         """A message that was taken could not be tried; it waits for the next pass."""
@@ -333,7 +347,3 @@ class Spool:
 
 def _entry(item: Item, size: int) -> Entry:
     return Entry(int(item.recv_seq), item.name, item.downstream, item.ordering_key or "", size)
-
-
-def _received_at(seq: int) -> datetime:
-    return EPOCH + timedelta(milliseconds=seq >> 22)

@@ -9,6 +9,7 @@ from noetl.blobs.naming import parsed
 from noetl.blobs.spool.item import (
     Corrupt,
     Item,
+    Keys,
     again,
     key_of,
     name_of,
@@ -50,6 +51,24 @@ def test_an_item_is_one_json_object_with_the_fields_of_the_contract():
         "plan": one.plan,
         "message": one.message,
     }
+
+
+def test_an_item_keeps_the_keys_of_its_first_start_where_it_has_more_than_one():
+    keys = Keys(key="m:k-1", window_secs=60, replay_key="r", replay_window_secs=600)
+    one = item(dedup=keys)
+    shown = {
+        "key": "m:k-1", "window_secs": 60, "replay_key": "r", "replay_window_secs": 600,
+    }  # fmt: skip
+    assert json.loads(one.encode())["dedup"] == shown
+    assert Item.decode(one.encode()).dedup == keys
+    assert Item.decode(one.attempted(is_new_run=True).encode()).dedup == keys
+    assert one.sha256 == item().sha256
+
+
+def test_an_item_without_them_is_what_it_always_was():
+    one = item()
+    assert "dedup" not in json.loads(one.encode())
+    assert Item.decode(one.encode()) == one
 
 
 def test_the_digest_covers_canonical_json_of_message_and_plan():

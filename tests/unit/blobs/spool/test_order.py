@@ -55,6 +55,56 @@ def test_a_lane_is_worked_on_by_one_at_a_time():
     assert taken(order) == 2
 
 
+def test_who_has_taken_the_first_of_a_lane_may_take_those_behind_it():
+    order = Order()
+    for seq, lane in ((1, "a"), (2, "a"), (3, "b"), (4, "a"), (5, "a")):
+        order.add(entry(seq, lane))
+    first = order.take(["x"])
+    second = order.take_behind(first)
+    third = order.take_behind(second)
+    assert [one.seq for one in (first, second, third)] == [1, 2, 4]
+    assert (taken(order), taken(order)) == (3, None)
+    order.settle(first)
+    order.settle(third)
+    assert taken(order) is None
+    order.give_back(second)
+    assert taken(order) is None
+    order.next_pass()
+    assert (taken(order), taken(order)) == (2, None)
+    assert order.take_behind(entry(6, "c")) is None
+
+
+def test_one_that_is_as_good_as_settled_lets_the_next_go():
+    order = Order()
+    for seq in (1, 2, 3):
+        order.add(entry(seq))
+    first = order.take(["x"])
+    order.release(first)
+    second = order.take(["x"])
+    assert (second.seq, len(order), order.oldest().seq) == (2, 3, 3)
+    order.settle(first)
+    assert (len(order), taken(order)) == (2, None)
+    order.release(second)
+    third = order.take(["x"])
+    order.give_back(second)
+    order.settle(third)
+    assert (len(order), order.has_lane("x", "a"), taken(order)) == (1, True, None)
+    order.next_pass()
+    assert drained(order) == [2]
+    assert (len(order), order.has_lane("x", "a"), order.size_bytes) == (0, False, 0)
+
+
+def test_nothing_is_taken_that_something_on_its_way_has_to_go_before():
+    order = Order()
+    for seq in (1, 4):
+        order.add(entry(seq))
+    order.expect(entry(3))
+    first = order.take(["x"])
+    assert order.take_behind(first) is None
+    order.arrived(entry(3), is_there=True)
+    assert order.take_behind(first).seq == 3
+
+
 def test_a_failure_stalls_its_lane_alone_until_the_next_pass():
     order = Order()
     for seq, lane in ((1, "a"), (2, "a"), (3, "b"), (4, "b")):

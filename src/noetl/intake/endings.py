@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from noetl.api.problems import Refused
 from noetl.api.subscriptions import NOW
 from noetl.errors import NoetlError
-from noetl.intake.circuit_stores import Changed, StoreGone, circuit_key
+from noetl.intake.circuit_stores import Changed, StoreGone, lease_key
 from noetl.intake.outcomes import RunOutcome
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from noetl.api.client import Client
     from noetl.intake.circuit_stores import CircuitStore
-    from noetl.subscription.state import Listened
 
 WAIT_MS: Final = 2_000
 KEPT_S: Final = 5.0
@@ -30,17 +29,32 @@ _ENDED: Final = frozenset({"COMPLETED", "FAILED", "CANCELLED"})
 _log: Final = logging.getLogger(__name__)
 
 
+class Followed(Protocol):
+    """A subscription whose runs end."""
+
+    @property
+    def subscription_id(self) -> str:
+        """What its runs are children of."""
+
+    @property
+    def path(self) -> str:
+        """Where it lies in the catalog."""
+
+
 class ServerEndings:
     """Follows the outcomes of a subscription."""
 
-    def __init__(self, client: Client, places: CircuitStore) -> None:
-        """`places` keeps where one left off."""
+    def __init__(
+        self, client: Client, places: CircuitStore, turns: asyncio.Semaphore | None = None
+    ) -> None:
+        """`places` keeps where one left off; those who share `turns` ask no more at once."""
         self._client = client
         self._places = places
+        self._turns = turns or asyncio.Semaphore()
         self._cursor: str | None = None
         self._place: _Place | None = None
 
-    async def begin(self, listened: Listened) -> None:
+    async def begin(self, listened: Followed) -> None:
         """Take the place from which endings are told; no run that is started later is missed."""
         self._place = place = _Place(self._places, listened.path)
         self._cursor = await place.read()
@@ -65,7 +79,7 @@ class ServerEndings:
         )
 
     async def follow(
-        self, listened: Listened, told: Callable[[RunOutcome], Awaitable[None]]
+        self, listened: Followed, told: Callable[[RunOutcome], Awaitable[None]]
     ) -> None:
         """Tell of every run that ends, until cancelled."""
         loop, again_s = asyncio.get_running_loop(), FIRST_AGAIN_S
@@ -73,9 +87,10 @@ class ServerEndings:
         try:
             while True:
                 try:
-                    page = await self._client.outcomes(
-                        listened.subscription_id, self._cursor or NOW, wait_ms=WAIT_MS
-                    )
+                    async with self._turns:
+                        page = await self._client.outcomes(
+                            listened.subscription_id, self._cursor or NOW, wait_ms=WAIT_MS
+                        )
                 except NoetlError as fault:
                     if isinstance(fault, Refused) and fault.problem.status == _BAD:
                         self._cursor = None  # nobody knows this place any more
@@ -98,12 +113,17 @@ class ServerEndings:
             await self._place.write(self._cursor)
 
 
+def place_key(path: str) -> str:
+    """The key of a place: behind that of the lease, where no circuit and no other lease lies."""
+    return f"{lease_key(path)}.{_PLACE}"
+
+
 class _Place:
     """Where the last one left off."""
 
     def __init__(self, store: CircuitStore, path: str) -> None:
         self._store = store
-        self._key = f"{_PLACE}.{circuit_key(path, _PLACE)}"
+        self._key = place_key(path)
         self._revision: int | None = None
 
     async def read(self) -> str | None:
