@@ -7,6 +7,7 @@ import pytest
 
 from noetl.engine.events import OF_SUBSCRIPTIONS, Error, PlaybookCompleted, PlaybookFailed, Recorded
 from noetl.store.subscriptions import (
+    NOT_TOLD,
     Appended,
     CircuitRow,
     DeliveryListing,
@@ -286,6 +287,41 @@ class DeliveriesSuite:
         assert await names(until=at(2)) == ["1"]
         assert await store.deliveries.page("5", DeliveryListing()) == []
         assert (await store.deliveries.page(SUB, DeliveryListing(limit=1)))[0] == rows[-1]
+        assert await names(limit=2, is_oldest_first=True, outcome="accepted") == ["1", "3"]
+
+    async def test_one_delivery_is_found_by_its_id_and_told_which_run_it_became(self, store):
+        rows = [
+            DeliveryRow(
+                delivery_id=str(n), at=at(n), outcome="spooled", status=202, replay_of=replay
+            )
+            for n, replay in ((1, None), (2, None), (3, "1"))
+        ]
+        await store.deliveries.add(SUB, rows)
+        assert await store.deliveries.get(SUB, "2") == rows[1]
+        assert await store.deliveries.get("5", "2") is None
+
+        def run(name, execution_id):
+            return DeliveryRow(
+                delivery_id=name, at=at(9), outcome="spooled", execution_id=execution_id
+            )
+
+        await store.deliveries.ran(SUB, [run("2", "77"), run("1", "79"), run("1", "80")])
+        await store.deliveries.ran(SUB, [run("2", "99")])
+        found = [(await store.deliveries.get(SUB, name)).execution_id for name in "123"]
+        assert found == ["79", "77", None], "the first run counts"
+        page = await store.deliveries.page(SUB, DeliveryListing(is_oldest_first=True))
+        assert [one.delivery_id for one in page] == ["1", "2"], "a replay is not replayed"
+
+    async def test_a_delivery_that_is_told_after_its_run_keeps_it(self, store):
+        run = DeliveryRow(
+            delivery_id="4", at=at(9), outcome="spooled", reason=NOT_TOLD, execution_id="81"
+        )
+        await store.deliveries.ran(SUB, [run])
+        told = DeliveryRow(delivery_id="4", at=at(4), outcome="spooled", status=202, bytes=7)
+        assert await store.deliveries.add(SUB, [told]) == 1
+        assert await store.deliveries.add(SUB, [told]) == 0
+        found = await store.deliveries.get(SUB, "4")
+        assert (found.at, found.bytes, found.reason, found.execution_id) == (at(4), 7, None, "81")
 
 
 class CircuitsSuite:

@@ -63,7 +63,7 @@ async def asked(gateway, method, path, body=None, token=""):
             )
     finally:
         await transport.close()
-    return answer.status, json.loads(answer.body)
+    return answer.status, json.loads(answer.body or b"{}")
 
 
 async def test_a_playbook_of_the_system_pool_signs_people_in(gateway):
@@ -89,3 +89,17 @@ async def test_a_playbook_of_the_system_pool_signs_people_in(gateway):
     runs, logs = await asyncio.to_thread(gateway.ask, kept)
     assert {run.workload["password"] for run in runs} == {"***"}
     assert SECRET not in logs
+
+
+async def test_who_signs_out_is_out_though_his_playbook_still_knows_him(gateway):
+    body = {"email": "eve@example.com", "password": SECRET}
+    tokens = [
+        (await asked(gateway, "POST", "/api/auth/login", body))[1]["session_token"]
+        for _ in range(2)
+    ]
+    who = [(await asked(gateway, "GET", "/api/auth/whoami", token=one))[0] for one in tokens]
+    gone = await asked(gateway, "POST", "/api/auth/logout", token=tokens[0])
+    after = [await asked(gateway, "GET", "/api/auth/whoami", token=one) for one in tokens]
+    assert (who, gone[0]) == ([200, 200], 204)
+    assert (after[0][0], after[0][1].get("code")) == (401, "invalid_session")
+    assert after[1][0] == 200, "another session of his goes on"

@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
+from noetl.api.credentials import CredentialPut
 from noetl.api.sockets import SocketTransport
 from noetl.bus.gateway import GatewayBus
 from noetl.gateway.errors import InvalidSession, TicketUsed
@@ -21,7 +22,7 @@ from noetl.tools.http.egress import Egress, Guard
 from noetl.tools.http.fetching import Fetcher
 from tests.fakes.issuer import CLIENT, SECRET, Process
 from tests.unit.gateway.desk import Clock, People
-from tests.unit.gateway.rig import gateway_rig
+from tests.unit.gateway.rig import gateway_rig, until
 from tests.unit.gateway.served import served
 
 VERIFIER = "verifier-" + "v" * 43
@@ -60,13 +61,14 @@ class Browser:
 
 
 @asynccontextmanager
-async def stood(provider, *, is_let_through=True):
+async def stood(provider, *, is_let_through=True, **secret):
     """A gateway on a socket that knows the provider, and a browser."""
     always = (provider.url,) if is_let_through else ()
     fetch = Fetcher(Guard(egress=Egress(always=always)))
     one = SignInProvider(
-        name="corp", issuer=provider.url, client_id=CLIENT, audience=CLIENT, client_secret=SECRET,
+        name="corp", issuer=provider.url, client_id=CLIENT, audience=CLIENT,
         role_claim="groups", role_map={"engineers": "developer"},
+        **(secret or {"client_secret": SECRET}),
     )  # fmt: skip
     async with gateway_rig(fetch=fetch, providers=(one,)) as rig:
         now = int(rig.gate.clock.now().timestamp())  # which is another one than the provider's
@@ -167,6 +169,39 @@ async def test_where_a_browser_is_sent_says_what_the_provider_needs(provider):
         "code_challenge_method",
     }  # fmt: skip
     assert SECRET not in start.headers["location"]
+
+
+async def test_the_secret_of_the_gateway_may_lie_in_the_wallet_and_be_renewed_there(provider):
+    async def signs_in():
+        start = await browser.go("/api/auth/oidc/corp/start")
+        back = await asyncio.to_thread(provider.visit, start.headers["location"])
+        return await browser.go(f"/api/auth/oidc/corp/callback?{urlencode(back)}")
+
+    async def put(name, type_, **data):
+        await rig.admin.put_credential(CredentialPut(name=name, type=type_, data=data))
+
+    async with stood(provider, client_secret_alias="idp/corp") as (rig, browser):  # noqa: S106 - a name
+        await until(lambda: rig.gate.registration.is_known)
+        missing = await signs_in()
+        await put("idp/corp", "secret", value=SECRET)
+        of_another_type = await signs_in()
+        await rig.admin.delete_credential("idp/corp")
+        await put("idp/corp", "oauth2", client_id=CLIENT, client_secret="of-yesterday")  # noqa: S106 - of a test
+        wrong = await signs_in()
+        rig.gate.sign_ins._secrets._kept.clear()  # noqa: SLF001 - a while has passed
+        await rig.gate.sign_ins._secret(rig.gate.providers.named("corp"))  # noqa: SLF001 - held
+        await put("idp/corp", "oauth2", client_id=CLIENT, client_secret=SECRET)
+        renewed = await signs_in()
+        who = await browser.go("/api/auth/whoami")
+        rows = [one for one in await rig.server.store.audit.read() if one.action == "secret.seal"]
+        shown = rig.gate.seen.masked(f"it is {SECRET}")
+    assert [code(one) for one in (missing, of_another_type)] == [(503, "auth_unavailable")] * 2
+    assert code(wrong) == (401, "code_refused")
+    assert (renewed.status, renewed.headers["location"]) == (302, "/")
+    assert told(who)["email"] == "ada@example.org"
+    assert {one.resource for one in rows} == {"idp/corp"}
+    assert SECRET not in shown
+    assert SECRET not in str(rows)
 
 
 # ------------------------------------------------------------------------------- real NATS

@@ -79,6 +79,24 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
     )
 
 
+async def test_of_requests_without_end_no_more_are_held_than_came_at_once() -> None:
+    one = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n1"
+    count = 20_000
+    async with serving(echo) as (server, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(one * count)
+        seen, most, last = 0, 0, b""
+        while seen < count:
+            data = last + await reader.read(65_536)
+            seen += data.count(b'{"got":"1"}')
+            last = data[-10:]
+            (connection,) = server.server_state.connections
+            most = max(most, len(connection.pipeline))
+        writer.close()
+        await writer.wait_closed()
+    assert most <= 256 * 1024 / len(one)
+
+
 HEAD = b"POST /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
 
 

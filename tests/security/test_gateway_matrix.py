@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import pytest
 
 from noetl.api.identity import Login, NewAccount, NewTenant, NewToken
-from noetl.gateway.declaring import CALLBACK, PERMISSIONS, PUBLIC, NamedSocket
+from noetl.gateway.declaring import CALLBACK, PERMISSIONS, PUBLIC, SERVICE, VERIFIED, NamedSocket
 from noetl.gateway.limits import SCOPES, Rate
 from noetl.gateway.person import Person
 from noetl.server.access.tokens import SESSION, digest, new_token
@@ -194,7 +194,7 @@ async def visitor(rig: GatewayRig, name: str) -> Visitor:
     if name == "anonymous":
         return Visitor({})
     if name == "service":
-        return bearing(INTERNAL)._replace(opens=frozenset({"runtime:read"}))
+        return bearing(INTERNAL)._replace(opens=frozenset({"runtime:read", SERVICE}))
     if name in SHOWING:
         return await SHOWING[name](rig)
     if name in BEARING:
@@ -235,7 +235,7 @@ class Matrix:
         if route.permission == PUBLIC:
             is_open = route.path in OPEN or (route.path == LOGOUT and told.status == NOTHING)
             return told.status >= GOOD or is_open or self._who.is_known
-        if route.permission == CALLBACK:
+        if route.permission in {CALLBACK, VERIFIED}:
             return told.status >= GOOD and not is_let_in
         if self._who.is_known:
             return is_let_in and told.status != 401

@@ -43,8 +43,7 @@ def test_every_field_names_a_setting_of_the_gateway_with_the_same_default():
         if setting.default:
             assert field.metadata["read"](setting.default) == getattr(model, field.name), name
     read = {FILES.get(name, name) for name in (one.metadata["setting"] for one in fields)}
-    later = {"NOETL_SUBSCRIPTION_STATE_POLL_MS", "NOETL_SPOOL_DEFAULT", "NOETL_CONFIG",
-             "NOETL_PUBLIC_SERVER_URL"}  # fmt: skip
+    later = {"NOETL_SUBSCRIPTION_STATE_POLL_MS", "NOETL_CONFIG", "NOETL_PUBLIC_SERVER_URL"}
     assert {one.name for one in SETTINGS if "gateway" in one.processes} - read <= later
 
 
@@ -169,6 +168,20 @@ def test_the_secret_of_a_provider_may_lie_in_a_file(tmp_path):
     for given in (
         {"client_secret_file": str(file), "client_secret": "a"},
         {"client_secret_file": str(tmp_path / "none")},
+    ):
+        with pytest.raises(BadSetting, match="client_secret"):
+            gateway({"providers": [{**PROVIDER, **given}]})
+
+
+def test_the_secret_of_a_provider_may_lie_in_the_wallet(tmp_path):
+    (found,) = gateway({"providers": [{**PROVIDER, "client_secret_alias": "idp/corp"}]}).providers
+    assert (found.client_secret, found.client_secret_alias) == ("", "idp/corp")
+    for given in (
+        {"client_secret_alias": "a", "client_secret": "s"},
+        {"client_secret_alias": "a", "client_secret_file": str(tmp_path / "none")},
+        {"client_secret_alias": "a b"},
+        {"client_secret_alias": "-"},
+        {"client_secret_alias": 7},
     ):
         with pytest.raises(BadSetting, match="client_secret"):
             gateway({"providers": [{**PROVIDER, **given}]})

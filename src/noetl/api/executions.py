@@ -34,6 +34,10 @@ class Ingress(
     recv_seq: str | None = None
     spool_ref: str | None = None
     """Set when the message comes out of the spool."""
+    listener: str | None = None
+    """Where it was pushed to, if it was."""
+    delivery_id: str | None = None
+    """The request of the sender that brought it."""
 
 
 class Execute(

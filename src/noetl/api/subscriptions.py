@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from noetl.api.ingress import KeepRejected  # noqa: TC001 - msgspec reads the types of the fields
+
 State = Literal["REGISTERED", "ACTIVE", "PAUSED", "DRAINING", "DEACTIVATED"]
 Action = Literal["register", "activate", "pause", "resume", "drain", "deactivate"]
 Desired = Literal["running", "paused", "draining", "stopped"]
@@ -235,12 +237,19 @@ class Deliveries(msgspec.Struct, frozen=True, kw_only=True):
     next_cursor: str | None = None
 
 
+class PutDelivery(Delivery, frozen=True, kw_only=True, omit_defaults=True):
+    """A delivery as a gateway tells of it."""
+
+    rejected: KeepRejected | None = None
+    """What came, when it was rejected and its listener keeps such."""
+
+
 class PutDeliveries(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
     """Deliveries that a gateway has taken; one that is known already is ignored."""
 
-    items: tuple[Delivery, ...]
+    items: tuple[PutDelivery, ...]
 
 
 class DeliveriesKept(msgspec.Struct, frozen=True, kw_only=True):

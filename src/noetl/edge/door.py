@@ -35,6 +35,8 @@ HEARD: Final = "noetl.heard"
 """Called when the other end of a WebSocket has answered a ping of the protocol."""
 REQUEST_S: Final = 60.0
 """How long a request may take."""
+SLOW: Final = "noetl.slow"
+"""What is called with seconds for which the next request of a connection waits, unread."""
 REPLY: Final = "noetl.reply"
 """Writes a whole answer at once: status, headers, body; false when it cannot now."""
 

@@ -27,7 +27,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from noetl.edge.door import ABORT, BODY, GONE, HEARD, LATE, PATIENT, REPLY, REQUEST_S
+from noetl.edge.door import ABORT, BODY, GONE, HEARD, LATE, PATIENT, REPLY, REQUEST_S, SLOW
 from noetl.edge.errors import HeadersTooLarge, RequestTimeout
 from noetl.edge.problems import MEDIA_TYPE, problem_of
 from noetl.errors import NoetlError
@@ -112,6 +112,8 @@ class Connection(HttpToolsProtocol):
         self._held_timer: asyncio.TimerHandle | None = None
         self._body_bytes = 0
         self._idle_since: float | None = None
+        self._slow_s = 0.0
+        self._slow_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as the class below
         """Count a connection that never says anything as idle."""
@@ -122,6 +124,8 @@ class Connection(HttpToolsProtocol):
         """Cancel what nobody waits for any more."""
         self._head_ends()
         self._held_ends()
+        if self._slow_timer is not None:
+            self._slow_timer.cancel()
         if self._running is not None:
             cycle, task = self._running
             self._running = None
@@ -206,13 +210,26 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Begin the next of the requests that came together, or wait for one."""
         self.server_state.total_requests += 1
+        if not self._slow_s:
+            self._go_on()
+        elif not self.transport.is_closing():
+            self.flow.pause_reading()
+            self._slow_timer = self.loop.call_later(self._slow_s, self._go_on)
+
+    def _go_on(self) -> None:
+        self._slow_s = 0.0
         if self.transport.is_closing():
             return
-        self.flow.resume_reading()
-        if self.pipeline:
-            self._start_asgi_task(*self.pipeline.pop())
+        following = self.pipeline.pop() if self.pipeline else None
+        if not self.pipeline:  # else each answer would let in as many more as fit into one read
+            self.flow.resume_reading()
+        if following is not None:
+            self._start_asgi_task(*following)
         else:
             self._idle_since = self.loop.time()
+
+    def _slow(self, seconds: float) -> None:
+        self._slow_s = seconds
 
     def _unset_keepalive_if_required(self) -> None:
         self._idle_since = None
@@ -259,6 +276,7 @@ class Connection(HttpToolsProtocol):
     def _begin(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         scope: dict[str, Any] = cycle.scope  # type: ignore[assignment] # extensions of ours
         scope[ABORT] = self.transport.abort
+        scope[SLOW] = self._slow
         if not cycle.more_body:
             scope[BODY] = bytes(cycle.body)
             scope[REPLY] = functools.partial(self._reply, cycle)

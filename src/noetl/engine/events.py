@@ -73,6 +73,8 @@ class PlaybookStarted(Event, frozen=True, tag="playbook.started"):
     """The client's request that it answers: who is to be told, and by when."""
     subscription: Values | None = None
     """The message that it is started for: `id`, `path`, `message_id`, `downstream`."""
+    replay_of: str | None = None
+    """The delivery of a sender that it repeats, on somebody's request."""
 
 
 class StateRestored(Event, frozen=True, tag="state.restored"):

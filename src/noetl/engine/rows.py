@@ -27,7 +27,7 @@ META: Final = (
     "command_key", "visit", "index", "frame", "tasks", "engine_version", "dedup_key", "rerun_of",
     "forked_from", "warnings", "iter", "of_step", "ends_loop", "is_claim", "child_key",
     "parent_key", "depth", "concurrency_key", "created_by", "request", "subscription",
-    "tenant_id", "node_type",
+    "tenant_id", "node_type", "replay_of",
 )  # fmt: skip
 _OF_ROW: Final = (
     "execution_id", "seq", "event_id", "prev_event_id", "created_at", "parent_event_id",

@@ -16,6 +16,7 @@ DRAINING: Final = "subscription.draining"
 DEACTIVATED: Final = "subscription.deactivated"
 RATE_LIMITED: Final = "subscription.rate_limited"
 TICK_SKIPPED: Final = "subscription.tick.skipped"
+ACCEPTED: Final = "subscription.message.accepted"
 DEDUPLICATED: Final = "subscription.message.deduplicated"
 DEAD_LETTERED: Final = "subscription.message.dead_lettered"
 REDRIVEN: Final = "subscription.message.redriven"
@@ -28,7 +29,7 @@ CIRCUIT_OPENED: Final = "subscription.circuit.opened"
 CIRCUIT_CLOSED: Final = "subscription.circuit.closed"
 
 LIFECYCLE: Final = (REGISTERED, ACTIVATED, PAUSED, RESUMED, DRAINING, DEACTIVATED)
-OF_RUNS: Final = (DIRECTIVES_APPLIED, REPLAYED)
+OF_RUNS: Final = (ACCEPTED, DIRECTIVES_APPLIED, REPLAYED)
 """Written into the log of a run, at its step `ingress`."""
 
 TOLD: Final = {
@@ -43,7 +44,7 @@ TOLD: Final = {
     TICK_SKIPPED: ("SKIPPED", "A tick came while the drain before it was running."),
     "subscription.runtime.unauthorized": ("FAILED", "The server refuses a runtime."),
     "subscription.message.received": ("RECEIVED", "A message came; told by local runs only."),
-    "subscription.message.accepted": ("ACCEPTED", "A message that was pushed was taken."),
+    ACCEPTED: ("ACCEPTED", "A message that was pushed was taken."),
     "subscription.message.rejected": ("REJECTED", "Messages that were pushed were refused."),
     "subscription.message.spooled": ("SPOOLED", "A message lies in the spool."),
     DEDUPLICATED: ("DUPLICATE", "A message came again; its run is the first one."),

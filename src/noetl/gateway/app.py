@@ -7,6 +7,7 @@ import logging
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from noetl.api.registering import Registration
 from noetl.edge.door import Door
 from noetl.gateway.access import Access
 from noetl.gateway.cors import Cors
@@ -14,11 +15,17 @@ from noetl.gateway.front import Front
 from noetl.gateway.gate import Gate
 from noetl.gateway.hooks import HookPaths, Hooks
 from noetl.gateway.hub import Hub, Pace
+from noetl.gateway.ingress.accounts import Accounts
+from noetl.gateway.ingress.arriving import Arrivals
+from noetl.gateway.ingress.edge import Edges
+from noetl.gateway.ingress.listeners import Listeners
 from noetl.gateway.limits import Limits
 from noetl.gateway.metrics import GatewayMetrics
 from noetl.gateway.oidc import Provider, Providers, SignIns
+from noetl.gateway.oidc.keyrings import Keyrings
+from noetl.gateway.oidc.secrets import ClientSecrets
+from noetl.gateway.parts import KIND
 from noetl.gateway.peers import Peers
-from noetl.gateway.registering import Registration
 from noetl.gateway.requests import Requests
 from noetl.gateway.routes import (
     auth,
@@ -26,6 +33,7 @@ from noetl.gateway.routes import (
     contract,
     graphql,
     health,
+    ingress,
     mcp,
     pages,
     proxy,
@@ -42,6 +50,7 @@ from noetl.gateway.sessions import Sessions
 from noetl.gateway.tasks import Tasks
 from noetl.gateway.tickets import Tickets
 from noetl.gateway.traffic import Traffic
+from noetl.intake.audit import ServerPoster
 from noetl.settings import BadSetting
 
 if TYPE_CHECKING:
@@ -76,6 +85,7 @@ class Gateway:
             *graphql.routes(gate),
             *requests.routes(gate),
             *callbacks.routes(gate),
+            *ingress.routes(gate),
             *mcp.routes(gate),
             *sharding.routes(gate),
             *proxy.routes(gate),
@@ -108,6 +118,7 @@ class Gateway:
         """End the loops, now."""
         self.gate.closing.set()
         await self.gate.tasks.stop()
+        await self.gate.ingress.close()
 
     async def end_streams(self, seconds: float = STREAMS_S) -> None:
         """Take on no new streams, and end those that are open, little by little."""
@@ -190,9 +201,15 @@ def create_gateway(parts: GatewayParts) -> Gateway:
     hub.on_acknowledged = waiting.acknowledged
     limits = Limits(parts.clock, metrics)
     registration = Registration(
-        parts.upstream, parts.name, settings.url, parts.keys, parts.on_machine
+        parts.upstream.service,
+        parts.name,
+        KIND,
+        parts.keys,
+        uri=settings.url,
+        on_machine=parts.on_machine,
     )
     tasks = Tasks(parts.clock, metrics)
+    peers = Peers(settings.trusted_proxies)
     tasks.add("sessions", sessions.listen)
     tasks.add("registration", registration.run)
     tasks.add("graphql", graphql.loading)
@@ -208,8 +225,10 @@ def create_gateway(parts: GatewayParts) -> Gateway:
         sessions=sessions,
         tickets=tickets,
         providers=providers,
-        sign_ins=SignIns(providers, parts.bus.sessions, parts.fetch, parts.clock),
-        peers=Peers(settings.trusted_proxies),
+        sign_ins=SignIns(
+            providers, parts.bus.sessions, parts.fetch, parts.clock, ClientSecrets.of_parts(parts)
+        ),
+        peers=peers,
         hooks=hooks,
         access=access,
         hub=hub,
@@ -217,6 +236,7 @@ def create_gateway(parts: GatewayParts) -> Gateway:
         calls=Calls(hub=hub, requests=waiting, limits=limits, log=parts.bus.clients),
         registration=registration,
         limits=limits,
+        ingress=_ingress(parts, metrics, limits, peers, tasks, registration=registration),
         shards=parts.shards,
         metrics=metrics,
         tasks=tasks,
@@ -228,6 +248,54 @@ def create_gateway(parts: GatewayParts) -> Gateway:
         tracer=parts.tracer,
     )
     return Gateway(gate)
+
+
+def _ingress(  # noqa: PLR0913 - its parts, met in one place
+    parts: GatewayParts,
+    metrics: GatewayMetrics,
+    limits: Limits,
+    peers: Peers,
+    tasks: Tasks,
+    *,
+    registration: Registration,
+) -> Arrivals:
+    """What takes deliveries, with all that works in its background."""
+    client = parts.upstream.service()
+    listeners = Listeners(
+        parts.upstream.service,
+        name=parts.name,
+        keys=parts.keys,
+        seen=parts.seen,
+        clock=parts.clock,
+        bus=parts.bus.bus,
+    )
+    accounts = Accounts(
+        poster=ServerPoster(client, parts.name, KIND),
+        keep=client.put_deliveries,
+        ids=parts.ids,
+        clock=parts.clock,
+        metrics=metrics,
+    )
+    edges = Edges.of(parts, listeners.of)
+    listeners.on_changed.append(edges.hinted)
+    registration.figures = edges.figures
+    for series in edges.metrics.series:
+        metrics.all.add(series)
+    tasks.add("listeners", listeners.listen)
+    tasks.add("deliveries", accounts.run)
+    tasks.add("edges", edges.run)
+    return Arrivals(
+        listeners=listeners,
+        accounts=accounts,
+        keyrings=Keyrings(parts.fetch, parts.clock, metrics.ingress_jwks_refresh.inc),
+        limits=limits,
+        peers=peers,
+        clock=parts.clock,
+        metrics=metrics,
+        desk=edges,
+        most=parts.settings.ingress_most,
+        tracer=parts.tracer,
+    )
 
 
 def _metrics(settings: GatewaySettings) -> GatewayMetrics:

@@ -35,13 +35,16 @@ PUBLIC: Final = "public"
 SESSION: Final = "session"
 CALLBACK: Final = "callback"
 VERIFIED: Final = "verified"
+SERVICE: Final = "service"
 READS_RUNTIME: Final = "runtime:read"
-PERMISSIONS: Final = (PUBLIC, SESSION, CALLBACK, VERIFIED, READS_RUNTIME)
+PERMISSIONS: Final = (PUBLIC, SESSION, CALLBACK, VERIFIED, SERVICE, READS_RUNTIME)
 """Anybody; somebody with a session; whoever shows the token of a request; whoever a listener
-verifies; somebody whom the server gives this permission."""
+verifies; our own processes; somebody whom the server gives this permission."""
 CLOSED: Final = 1011
 _INSIDE: Final = frozenset({PUBLIC, CALLBACK, VERIFIED})
 """The route looks itself at who calls."""
+_OURS: Final = frozenset({SERVICE, READS_RUNTIME})
+"""The bearer of our own processes opens the route."""
 _SPARE_S: Final = 30.0
 """How much longer a call may take than the server does for it."""
 _CLIENT_GONE: Final = 499
@@ -101,6 +104,31 @@ def route(  # noqa: PLR0913, PLR0917 - a route is what it does, and what it says
     exchange = _Exchange(gate, method, path, answer, permission, declared)
     made = Named(path, exchange.endpoint, methods=[method])
     if method == "GET" and declared.is_stream and made.methods is not None:
+        made.methods.discard("HEAD")
+    _end_at_end(made)
+    made.permission, made.declared = permission, declared
+    return made
+
+
+def own_route(  # noqa: PLR0913, PLR0917 - as `route`
+    gate: Gate,
+    method: str,
+    path: str,
+    answer: Callable[[Gate, Request], Awaitable[Response]],
+    permission: str,
+    declared: Declared,
+) -> Named:
+    """A route that keeps its own time, limits, spans and refusals, since strangers flood it."""
+    _must_be_permission(permission, f"{method} {path}")
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            return await answer(gate, request)
+        except Exception as error:  # noqa: BLE001 - the border: every error of a route is an answer
+            return refusal(gate, error, request, (method, path))
+
+    made = Named(path, endpoint, methods=[method])
+    if made.methods is not None:
         made.methods.discard("HEAD")
     _end_at_end(made)
     made.permission, made.declared = permission, declared
@@ -219,13 +247,15 @@ class _Exchange:
 
     async def _admitted(self, request: Request) -> None:
         gate, declared = self._gate, self._declared
-        if self._permission == READS_RUNTIME and gate.access.is_service(request):
+        if self._permission in _OURS and gate.access.is_service(request):
             return
         found = await gate.access.person(request, purpose=declared.purpose)
         person = found.at(gate.peers.address(request))
         admit(request, person)
         if declared.limit:
             gate.limits.take(declared.limit, person.session_id or person.user_id)
+        if self._permission == SERVICE:
+            raise Forbidden("only processes of the platform may do this")
         if self._permission != SESSION:
             who = await gate.upstream.acting_for(person).whoami()
             if self._permission not in who.permissions:
@@ -294,6 +324,7 @@ __all__ = (
     "PERMISSIONS",
     "PUBLIC",
     "READS_RUNTIME",
+    "SERVICE",
     "SESSION",
     "VERIFIED",
     "Declared",
@@ -301,6 +332,7 @@ __all__ = (
     "NamedSocket",
     "admit",
     "name_of",
+    "own_route",
     "person_of",
     "refusal",
     "request_id_of",

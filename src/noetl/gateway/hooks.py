@@ -155,13 +155,9 @@ class Hooks:
 
         `is_trusted` is a caller that has shown the service bearer.
         """
-        try:
-            entry = await self._keys.get(f"{_CORNER}.{request_id}")
-        except (NoetlError, ValueError):
+        waiting = await self._waiting(request_id)
+        if waiting is None:
             return False
-        if entry is None:
-            return False
-        waiting = msgspec.json.decode(entry.value, type=_Waiting)
         shown = token or payload.get("callback_token")
         if not is_trusted:
             if not isinstance(shown, str) or not shown:
@@ -171,6 +167,20 @@ class Hooks:
         word = {"data": payload.get("data"), "relay": waiting.relay}
         await self._bus.tell(subjects.hook(request_id), msgspec.json.encode(word))
         return True
+
+    async def expects(self, request_id: str, token: str) -> bool:
+        """Whether a hook waits under this id, on any replica, and this is its token."""
+        waiting = await self._waiting(request_id)
+        if waiting is None:
+            return False
+        return hmac.compare_digest(waiting.callback_hash, _digest(token))
+
+    async def _waiting(self, request_id: str) -> _Waiting | None:
+        try:
+            entry = await self._keys.get(f"{_CORNER}.{request_id}")
+        except (NoetlError, ValueError):
+            return None  # whoever waits ends by himself
+        return None if entry is None else msgspec.json.decode(entry.value, type=_Waiting)
 
     # -------------------------------------------------------------------------- asking
 

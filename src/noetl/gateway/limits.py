@@ -33,11 +33,14 @@ SCOPES: Final[Mapping[str, Rate]] = {
     "execute": Rate(20, 40),
     "call": Rate(100, 200),
     "callback": Rate(50, 50),
+    "callback_address": Rate(50, 100),
     "connect": Rate(10 / 60, 10),
     "message": Rate(50, 100),
+    "ingress": Rate(50, 100),
 }
 """A13.3: sign-ins by account and by address, runs by user, other calls by session, callbacks and
-progress by request, streams by client, messages by socket."""
+progress by request, streams by client, messages by socket; callbacks of strangers by address; B2.3:
+deliveries by listener and address."""
 
 
 class Bucket:
@@ -52,13 +55,16 @@ class Bucket:
 
     def take(self, now: float, cost: float = 1.0) -> float:
         """Take tokens; 0 when there were enough, else the seconds until there are."""
-        rate = self._rate
-        self._left = min(rate.burst, self._left + max(0.0, now - self._at) * rate.per_s)
-        self._at = now
+        rate, self._left, self._at = self._rate, self.left(now), now
         if self._left >= cost:
             self._left -= cost
             return 0.0
         return (cost - self._left) / rate.per_s
+
+    def left(self, now: float) -> float:
+        """How many tokens there are."""
+        rate = self._rate
+        return min(rate.burst, self._left + max(0.0, now - self._at) * rate.per_s)
 
 
 class Limits:
@@ -81,12 +87,23 @@ class Limits:
 
     def take(self, scope: str, key: str, cost: float = 1.0) -> None:
         """Take from the bucket of a key; `RateLimited` when it is empty."""
-        wait_s = self._bucket(scope, key).take(self._clock.monotonic(), cost)
+        wait_s = self.wait_s(scope, key, cost)
         if wait_s:
-            self._metrics.rate_limited.inc(scope)
             raise RateLimited(
                 "too many requests", hint="slow down", retry_after=max(1.0, ceil(wait_s))
             )
+
+    def wait_s(self, scope: str, key: str, cost: float = 1.0) -> float:
+        """Take from the bucket of a key; 0, or the seconds until there is enough in it."""
+        wait_s = self._bucket(scope, key).take(self._clock.monotonic(), cost)
+        if wait_s:
+            self._metrics.rate_limited.inc(scope)
+        return wait_s
+
+    def is_empty(self, scope: str, key: str) -> bool:
+        """Whether nothing could be taken from the bucket of a key now; nothing is."""
+        found = self._buckets[scope].get(key)
+        return found is not None and found.left(self._clock.monotonic()) < 1.0
 
     def bucket(self, scope: str) -> Bucket:
         """A bucket of one's own, for whoever has a life of its own, as a socket has."""

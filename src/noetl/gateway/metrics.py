@@ -13,6 +13,7 @@ from noetl.telemetry.metrics import OTHER, SPANS, Closed, Counter, Metrics
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+UNKNOWN: Final = "unknown"
 SWITCHES: Final = ("auth_bypass", "callback_without_token", "query_token", "allow_insecure")
 LOGINS: Final = (
     "ok", "bad_credentials", "account_locked", "rate_limited", "issuer_not_allowed",
@@ -47,7 +48,8 @@ BUCKETS: Final = ("sessions", "requests", "circuits")
 OPS: Final = ("get", "put", "create", "update", "delete", "names", "watch", OTHER)
 REASONS: Final = ("bus_gone", "failed", OTHER)
 SCOPES: Final = (
-    "login_account", "login_address", "execute", "call", "callback", "connect", "message", OTHER,
+    "login_account", "login_address", "execute", "call", "callback", "connect", "message",
+    "callback_address", "ingress", OTHER,
 )  # fmt: skip
 OPERATIONS: Final = ("query", "mutation", "subscription", OTHER)
 OUTCOMES: Final = ("ok", "error", "refused", "limited", OTHER)
@@ -90,6 +92,7 @@ class GatewayMetrics:
         self._streams()
         self._requests()
         self._ways()
+        self._ingress()
         self.task_crashes = made.counter(
             "gateway_task_crashes_total", "Loops that failed and were begun again.", {"task": ()}
         )
@@ -185,6 +188,45 @@ class GatewayMetrics:
             "graphql", "GraphQL operations.", {"operation": OPERATIONS, "outcome": OUTCOMES}
         )
         self.mcp_calls = self._fixed("mcp_calls", "Calls of MCP tools.", {"outcome": OUTCOMES})
+
+    def _ingress(self) -> None:
+        """Deliveries by listener; one that nobody knows is `unknown`, whatever it is called."""
+        made, of = self.all, {"subscription": (UNKNOWN,)}
+        self.ingress_received = made.counter(
+            "ingress_received_total", "Requests of senders of deliveries.", of
+        )
+        self.ingress_rejected = made.counter(
+            "ingress_rejected_total", "Deliveries that were not taken.", {**of, "reason": ()}
+        )
+        self.ingress_dispatched = made.counter(
+            "ingress_dispatched_total", "Deliveries that have a run.", {"subscription": ()}
+        )
+        self.ingress_duplicate = made.counter(
+            "ingress_duplicate_total", "Deliveries that came again.", {"subscription": ()}
+        )
+        self.ingress_spooled = made.counter(
+            "ingress_spooled_total",
+            "Deliveries that wait in the spool.",
+            {"subscription": (), "reason": ()},
+        )
+        self.ingress_seconds = made.histogram(
+            "ingress_seconds",
+            "From the beginning of a verified delivery to its answer.",
+            {"subscription": ()},
+        )
+        self.ingress_in_flight = made.gauge(
+            "ingress_in_flight", "Requests of senders that are not answered yet."
+        )
+        self.ingress_jwks_refresh = made.counter(
+            "ingress_jwks_refresh_total",
+            "Questions for the keys of issuers.",
+            {"outcome": ("refreshed", "failed")},
+        )
+        self.ingress_unlogged = made.counter(
+            "ingress_unlogged_total",
+            "Events and rows of the log of deliveries that nobody will see.",
+            {"kind": ("event", "delivery")},
+        )
 
     def _fixed(self, name: str, meaning: str, labels: Closed) -> Fixed:
         return self.all.add(Fixed(f"gateway_{name}_total", meaning, labels))

@@ -22,7 +22,10 @@ class Peers:
 
     def address(self, connection: HTTPConnection) -> str:
         """The address of whoever calls: the last one that is no trusted proxy."""
-        found = connection.client.host if connection.client is not None else UNKNOWN
+        client = connection.client
+        found = client.host if client is not None else UNKNOWN
+        if not self._trusted:
+            return found
         named = ",".join(connection.headers.getlist(_FORWARDED)).split(",")
         for text in reversed(named):
             if not self._is_trusted(found) or not _is_address(text.strip()):

@@ -42,6 +42,11 @@ NEAR_S: Final = 1.0
 TOKEN_S: Final = 5.0
 HOOK_S: Final = 30.0
 """How long the word of a playbook counts."""
+ENDED_S: Final = 86_400.0
+"""How long the end of a session of a playbook is remembered, at least."""
+MOST_ENDED_S: Final = 400 * ENDED_S
+"""What would be remembered for longer is remembered for ever: no broker counts that far."""
+_OF_HOOK: Final = "hook-"
 BUCKET_S: Final = 2.0
 SERVER_S: Final = 10.0
 _WRONG: Final = "the session is not known, has expired or was ended"
@@ -147,6 +152,28 @@ class Sessions:
             _log.warning("the end of a session could not be told")
         await self._close(session_id)
 
+    async def end_hooked(self, person: Person) -> None:
+        """End a session that a playbook has made, for every replica.
+
+        The playbook may go on to say that it lasts: that it has ended is written down here first,
+        and only what is written down is answered.
+        """
+        name = digest(person.token)
+        try:
+            async with asyncio.timeout(BUCKET_S):
+                await self._keys.put(f"e.{name}", b"", self._ended_for(person))
+        except (BusGone, TimeoutError) as fault:
+            self._metrics.kv_errors.inc("sessions", "put")
+            raise self._unavailable() from fault
+        await self.ended(person.session_id, name)
+
+    async def begun(self, token: str) -> None:
+        """A playbook has signed somebody in; it may give the token that he had before."""
+        name = digest(token)
+        self._unknown.drop(name)
+        if await self._tried("get", self._keys.get(f"e.{name}")) is not None:
+            await self._tried("delete", self._keys.delete(f"e.{name}"))
+
     async def listen(self) -> None:
         """Hear of sessions that end, on this replica or elsewhere."""
         async with self._bus.listen(subjects.REVOKED) as heard:
@@ -193,13 +220,29 @@ class Sessions:
         if self._has_changed(name, asked_at):
             await self._tried("delete", self._keys.delete(f"s.{name}"))
             kept = await self._known(token, name)
+        if is_hooked(kept.session_id):  # whoever ended it meanwhile may not have seen what we put
+            await self._must_go_on(name)
         return kept
+
+    async def _must_go_on(self, name: str) -> None:
+        """Refuse a session that was ended here, whatever its playbook says."""
+        try:
+            async with asyncio.timeout(BUCKET_S):
+                is_ended = await self._keys.get(f"e.{name}") is not None
+        except (BusGone, TimeoutError) as fault:
+            self._metrics.kv_errors.inc("sessions", "get")
+            raise self._unavailable() from fault
+        if is_ended:
+            await self._tried("delete", self._keys.delete(f"s.{name}"))
+            self._unknown.put(name, True)  # noqa: FBT003 - a fact, not a switch
+            raise self._refused("revoked")
 
     async def _known(self, token: str, name: str) -> Kept:
         """Whose it is by the server's own word; of what it has not made, by a playbook's."""
         is_made_here = token.startswith((SESSION, TOKEN))
         kept = await self._validated(token) if is_made_here else None
         if kept is None and self._hooks is not None and not token.startswith(TOKEN):
+            await self._must_go_on(name)
             kept = await self._hooked(self._hooks, token)
         if kept is None:
             self._unknown.put(name, True)  # noqa: FBT003 - a fact, not a switch
@@ -235,7 +278,7 @@ class Sessions:
         if found is None:
             return None
         return Kept(
-            session_id=f"hook-{digest(token)[:32]}",
+            session_id=f"{_OF_HOOK}{digest(token)[:32]}",
             user_id=found.user.user_id,
             subject=found.user.email,
             email=found.user.email,
@@ -287,11 +330,24 @@ class Sessions:
     def _has_passed(self, moment: str | None) -> bool:
         return moment is not None and datetime.fromisoformat(moment) <= self._clock.now()
 
+    def _ended_for(self, person: Person) -> float | None:
+        """How long it is remembered that a session has ended: longer than it would have lasted."""
+        ends_at = datetime.fromisoformat(person.expires_at) if person.expires_at else None
+        if ends_at is None:
+            return None
+        left_s = (ends_at - self._clock.now()).total_seconds() + ENDED_S
+        return None if left_s > MOST_ENDED_S else max(left_s, ENDED_S)
+
     def _ttl_for(self, kept: Kept) -> float:
         if kept.expires_at is None:
             return self._ttl_s
         left = (datetime.fromisoformat(kept.expires_at) - self._clock.now()).total_seconds()
         return min(self._ttl_s, max(left, 1.0))
+
+
+def is_hooked(session_id: str) -> bool:
+    """Whether a session is one of a playbook; those of the server have numbers."""
+    return session_id.startswith(_OF_HOOK)
 
 
 def digest(token: str) -> str:

@@ -26,6 +26,7 @@ from noetl.secrets.kek.base import WalletError
 from noetl.secrets.kek.choose import Access as KeyAccess
 from noetl.secrets.kek.choose import kek_of
 from noetl.secrets.wallet import Wallet
+from noetl.server.fleet.gateways import over_sockets
 from noetl.server.parts import ServerParts
 from noetl.server.surroundings import Surroundings
 from noetl.server.vitals import DATABASE, PoolNumbers, Vitals
@@ -129,6 +130,7 @@ async def opened(stack: AsyncExitStack, settings: ServerSettings) -> Backends:
         wallet=wallet,
         fetch=fetch,
         metadata=metadata,
+        gateways=over_sockets,
         surroundings=_surroundings(settings),
         region=settings.region,
         cursor_key=_cursor_key(settings),

@@ -11,8 +11,11 @@ from noetl.server.surroundings import Surroundings
 from noetl.telemetry.fingerprints import Fingerprints
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
+    from noetl.api.http import Transport
     from noetl.blobs.base import Blobs
     from noetl.bus.base import Bus
     from noetl.clock import Clock
@@ -78,6 +81,8 @@ class ServerParts:
     """Where this server is, for secrets that may not leave their region."""
     player: Player | None = None
     """Plays the tests of playbooks; none: they are played elsewhere."""
+    gateways: Callable[[str], AbstractAsyncContextManager[Transport]] | None = None
+    """The way to a gateway at an address; none: no gateway is asked for anything."""
     tracer: Tracer | None = None
     """Takes spans; none: nobody wants any."""
     cursor_key: bytes = field(default_factory=lambda: random_key().encode())

@@ -37,6 +37,7 @@ from noetl.server.operations.scheduled import Scheduled
 from noetl.server.operations.schedules import Timetables
 from noetl.server.operations.stats import Stats
 from noetl.server.operations.upkeep import Retention
+from noetl.server.pushed.desk import Pushed
 from noetl.server.reading.bulk import Bulks
 from noetl.server.reading.detail import Details
 from noetl.server.reading.feed import Feed
@@ -74,6 +75,8 @@ from noetl.server.wallet.inputs import RunSecrets
 from noetl.server.wallet.probes import Probes
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from noetl.blobs.base import Blobs
     from noetl.dsl.plugins import Plugins
     from noetl.server.ingest.cache import Cache
@@ -138,6 +141,7 @@ class Plane:
     subscriptions: SubscriptionDesk
     ticking: Ticking
     letters: LetterDesk
+    pushed: Pushed
     endings: Endings
     cursors: Cursors
     spans: Spans | None = None
@@ -195,25 +199,37 @@ def wire(parts: ServerParts) -> Plane:
     runs.spans = spans
     ticking, subscriptions = _subscriptions(parts, signals, runs)
     logs, specs = subscriptions.logs, subscriptions.specs
-    starts = Starts(parts, runs, programs, quotas, audits, backlog, Messages(logs, specs))
+    starts = Starts(
+        parts, runs, programs, quotas, audits, backlog, Messages(logs, specs, store.deliveries)
+    )
     cursors = Cursors(parts.cursor_key, clock)
     owners = Owners(store.executions, signals.recent, logs.named)
     values = Values(blobs, store.results, large, owners, clock=clock, ids=ids, metrics=metrics)
     inventory = Inventory(blobs, store.results, values, cursors, clock)
     timetables = Timetables(store.schedules, clock, ids)
-    suites = Suites(store.catalog)
-    documents = Documents(store, suites, cursors, metrics, clock=clock, plugins=plugins)
-    trials = Trials(store.catalog, documents, suites, parts.player)
+    documents, trials = _documents(parts, cursors, metrics, plugins)
     intake = Intake(ingest, store.commands, signals, workers, metrics, Posts(logs, specs))
     details = Details(store, cache, large, signals)
     repeats = Repeats(store, cache, programs, runs)
     streams = Streams(parts, signals)
-    credentials = credentials_of(parts, cursors)
+    credentials = credentials_of(parts, cursors, subscriptions)
     registration = Registration(
         store, trials, timetables, metrics,
         clock=clock, ids=ids, plugins=plugins, credentials=credentials,
         subscriptions=subscriptions,
     )  # fmt: skip
+    secrets = SecretDesk.of(
+        parts,
+        cursors,
+        programs,
+        workers,
+        audits=audits,
+        metrics=metrics,
+        inputs=run_secrets,
+        probes=Probes(credentials, store.catalog, registration.register, starts.execute),
+        credentials=credentials,
+        subscriptions=subscriptions,
+    )
     return Plane(
         parts=parts,
         access=Access(parts),
@@ -250,6 +266,15 @@ def wire(parts: ServerParts) -> Plane:
         subscriptions=subscriptions,
         ticking=ticking,
         letters=LetterDesk(subscriptions, store.letters, values, cursors),
+        pushed=Pushed.of(
+            parts,
+            subscriptions,
+            secrets.listeners,
+            runs,
+            values=values,
+            cursors=cursors,
+            quotas=quotas,
+        ),
         endings=Endings(subscriptions, store.outcomes, signals, clock),
         cursors=cursors,
         answers=Answers(store, ingest),
@@ -277,18 +302,7 @@ def wire(parts: ServerParts) -> Plane:
         desk=Desk.of(parts, cursors),
         trials=trials,
         registration=registration,
-        secrets=SecretDesk.of(
-            parts,
-            cursors,
-            programs,
-            workers,
-            audits=audits,
-            metrics=metrics,
-            inputs=run_secrets,
-            probes=Probes(credentials, store.catalog, registration.register, starts.execute),
-            credentials=credentials,
-            subscriptions=subscriptions,
-        ),
+        secrets=secrets,
         spans=spans,
     )
 
@@ -301,6 +315,19 @@ def _traced(parts: ServerParts, cache: Cache) -> tuple[Spans | None, Blobs]:
 
     spans = Spans(parts.tracer, cache)
     return spans, TracedBlobs(parts.blobs, spans)
+
+
+def _documents(
+    parts: ServerParts,
+    cursors: Cursors,
+    metrics: ServerMetrics,
+    plugins: Callable[[], Awaitable[Plugins]],
+) -> tuple[Documents, Trials]:
+    """The documents of the catalog, and the tests that try them."""
+    store = parts.store
+    suites = Suites(store.catalog)
+    documents = Documents(store, suites, cursors, metrics, clock=parts.clock, plugins=plugins)
+    return documents, Trials(store.catalog, documents, suites, parts.player)
 
 
 def _subscriptions(

@@ -30,11 +30,14 @@ from noetl.settings.values import (
 PROVIDERS: Final = "providers"
 _SECRET: Final = "client_secret"  # noqa: S105 - the name of a key
 _SECRET_FILE: Final = "client_secret_file"  # noqa: S105 - as above
+_SECRET_ALIAS: Final = "client_secret_alias"  # noqa: S105 - as above
 _FILE: Final = "file://"
 _HOME: Final = Path(".noetl")
 _PREFIXES: Final = ("", "GATEWAY_", "NOETL_")
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,30}")
 _BUCKET: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_ALIAS: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]{0,127}")
+"""How credentials are called."""
 _DAY: Final = 86_400
 
 
@@ -47,6 +50,8 @@ class SignInProvider:
     client_id: str
     audience: str
     client_secret: str = field(default="", repr=False)
+    client_secret_alias: str = ""
+    """The credential of the wallet that holds the secret, in the place of one."""
     scopes: tuple[str, ...] = ("openid", "email", "profile")
     algorithms: tuple[str, ...] = ("RS256", "ES256", "EdDSA")
     role_claim: str = ""
@@ -100,6 +105,7 @@ class GatewaySettings(Model):
     trusted_proxies: tuple[str, ...] = of("GATEWAY_TRUSTED_PROXIES", (), words)
     shows_schema: bool = of("GATEWAY_GRAPHQL_INTROSPECTION", False, flag)  # noqa: FBT003 - as above
     ingress_most: int = of("GATEWAY_INGRESS_MAX_IN_FLIGHT", 512, whole(1, 100_000))
+    spool_default: str = of("NOETL_SPOOL_DEFAULT", "", text)
     oidc_issuer: str = of("NOETL_OIDC_ISSUER", "", HTTP)
     oidc_client_id: str = of("NOETL_OIDC_CLIENT_ID", "", text)
     oidc_client_secret: str = of("NOETL_OIDC_CLIENT_SECRET", "", text)
@@ -317,10 +323,14 @@ def _provider(given: dict[str, Any]) -> SignInProvider:
 
 def _secret_of(where: str, given: dict[str, Any]) -> str:
     """The secret of a provider: as it stands there, or of the file that stands there."""
+    named = [key for key in (_SECRET, _SECRET_FILE, _SECRET_ALIAS) if given.get(key)]
+    if len(named) > 1:
+        raise BadSetting(f"{where} has both `{named[0]}` and `{named[1]}`.")
+    alias: str = given.get(_SECRET_ALIAS, "")
+    if alias and not _ALIAS.fullmatch(alias):
+        raise BadSetting(f"{where} has a `{_SECRET_ALIAS}` that is no name of a credential.")
     secret: str = given.get(_SECRET, "")
     file: str = given.pop(_SECRET_FILE, "")
-    if file and secret:
-        raise BadSetting(f"{where} has both `{_SECRET}` and `{_SECRET_FILE}`.")
     if secret.startswith(_FILE):
         file = secret.removeprefix(_FILE)
     return contents(f"{where}: `{_SECRET}`", file) if file else secret

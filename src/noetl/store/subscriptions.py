@@ -6,7 +6,7 @@ its writer saw; whoever loses a race writes nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import msgspec
 
@@ -23,6 +23,9 @@ class ListenerTaken(NoetlError):
 
     code = "listener_taken"
     status: ClassVar[int] = 409
+    errors: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"pointer": "/spec/ingress/gateway_path", "code": "listener_taken"},
+    )
 
 
 class SubscriptionRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,6 +166,10 @@ class Letters(Protocol):
         """How many there are."""
 
 
+NOT_TOLD: Final = "not_told"
+"""The reason in the row of a delivery of which only its run is known."""
+
+
 class DeliveryRow(msgspec.Struct, frozen=True, kw_only=True):
     """One request that a sender made, and what became of it."""
 
@@ -191,6 +198,8 @@ class DeliveryListing(msgspec.Struct, frozen=True, kw_only=True):
     message_id: str | None = None
     since: str | None = None
     until: str | None = None
+    is_oldest_first: bool = False
+    """The other way round, and without replays; such a list has no `after`."""
 
 
 class Deliveries(Protocol):
@@ -199,8 +208,17 @@ class Deliveries(Protocol):
     async def add(self, subscription_id: str, rows: Sequence[DeliveryRow]) -> int:
         """Keep some; how many were new."""
 
+    async def get(self, subscription_id: str, delivery_id: str) -> DeliveryRow | None:
+        """One of them."""
+
     async def page(self, subscription_id: str, listing: DeliveryListing) -> list[DeliveryRow]:
         """A page, newest first."""
+
+    async def ran(self, subscription_id: str, rows: Sequence[DeliveryRow]) -> None:
+        """Note the runs of deliveries that have waited; the first one of each counts.
+
+        Of a delivery that was not told yet the rest is taken from `add` when it is.
+        """
 
 
 class CircuitRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 import msgspec
 
 from noetl.api.http import AsgiTransport
+from noetl.secrets.sealed import KeyPair
 from noetl.server.access.tokens import digest, new_token
 from noetl.store.identity import TokenRow
 from tests.unit.server.rig import Rig, rig
@@ -41,6 +42,15 @@ spec:
   url: nats://127.0.0.1:4222
   stream: S
   consumer: c
+  dispatch: {playbook: demo/it}
+"""
+PUSHED = """apiVersion: noetl.io/v1
+kind: Subscription
+metadata: {name: hears, path: demo/hears}
+spec:
+  source: webhook
+  mode: push
+  ingress: {gateway_path: /ingress/hears, keep_rejected: true, verify: {type: github, secret: hook}}
   dispatch: {playbook: demo/it}
 """
 
@@ -154,6 +164,7 @@ async def furnished(r: Rig) -> Stage:
     await call("POST", "/api/catalog/register", {"content": SUBSCRIPTION})
     listened = await call("POST", "/api/subscriptions/register", {"path": "demo/listens"})
     names["subscription_id"] = [listened["subscription_id"]]
+    await _delivered(made, call, runs[0])
     names["schedule_id"] = [(await call("POST", "/api/schedules", table))["schedule_id"]]
     await _people(made, call)
     await call("PUT", "/api/internal/objects/a/b", "bytes", INNER)
@@ -177,6 +188,31 @@ async def _token(r: Rig, role: str) -> str:
         )
     )  # fmt: skip
     return text
+
+
+async def _delivered(made: Stage, call: Any, run: str) -> None:
+    """A subscription that is pushed to, a gateway that takes its deliveries, and one of those."""
+    await call("POST", "/api/catalog/register", {"content": PUSHED})
+    pushed = await call("POST", "/api/subscriptions/register", {"path": "demo/hears"})
+    entry = {
+        "name": "gate-1", "component_type": "gateway", "uri": "http://gate",
+        "runtime": {"worker_public_key": KeyPair.make().public},
+    }  # fmt: skip
+    await call("POST", "/api/runtime/register", entry, INNER)
+    item = {
+        "delivery_id": "4711", "at": "2026-01-01T00:00:00Z", "outcome": "accepted",
+        "execution_id": run,
+    }  # fmt: skip
+    path = f"/api/subscriptions/{pushed['subscription_id']}/deliveries"
+    await call("POST", path, {"items": [item]}, INNER)
+    made.names["subscription_id"].append(pushed["subscription_id"])
+    made.names |= {"delivery_id": ["4711"], "listener": ["hears"], "process": ["gate-1"]}
+    for name, type_, data in (
+        ("idp/corp", "oauth2", {"client_id": "noetl", "client_secret": "secret-of-corp"}),
+        ("other", "secret", {"value": "of-another-type"}),
+    ):
+        await call("POST", "/api/credentials", {"name": name, "type": type_, "data": data})
+    made.names |= {"alias": ["idp/corp", "other"], "provider": ["corp"]}
 
 
 async def _worked(r: Rig, call: Any) -> None:

@@ -172,7 +172,7 @@ def test_every_scenario_of_the_contract_is_there_but_those_of_parts_to_come():
     contract = {
         "chain", "chain_http", "fanout", "runs", "latency", "dispatch", "ingest", "sustained",
         "sse", "large", "startup", "footprint", "scale_log", "scale_loop", "scale_history",
-        "scale_out", "gateway", "spool", "subscriptions", "isolation",
+        "scale_out", "gateway", "spool", "subscriptions", "ingress", "isolation",
     }  # fmt: skip
     assert contract <= set(ALL)
     assert set(ALL) >= LONG

@@ -14,6 +14,7 @@ from noetl.bus import subjects
 from noetl.gateway.person import Person
 from noetl.settings import GatewaySettings
 from tests.unit.gateway.rig import INTERNAL, gateway_rig
+from tests.unit.gateway.streaming import events
 from tests.unit.server.rig import HEAD, ONE_STEP, virtually
 
 TOKEN = "hook-token-1"  # noqa: S105 - of a test
@@ -350,6 +351,80 @@ async def test_a_tenants_own_playbook_runs_in_its_tenant():
         answer = await login(rig, tenant="acme")
         run = await rig.gate.upstream.acting_for(boss).execution(playbook.seen[-1]["execution_id"])
     assert (answer.status, run.path) == (200, "acme/system/auth")
+
+
+# ------------------------------------------------------------------------------ signing out
+
+SHOWN = {"authorization": f"Bearer {TOKEN}"}
+
+
+async def who(rig):
+    answer = await rig.caller().get("/api/auth/whoami", SHOWN)
+    return answer.status, told(answer).get("code")
+
+
+async def logout(rig):
+    return (await rig.caller().post("/api/auth/logout", None, SHOWN)).status
+
+
+@virtually
+async def test_a_session_of_a_playbook_ends_at_every_replica_though_the_playbook_knows_it():
+    async with hooked(GOOD, *[VALID] * 9) as (rig, playbook):
+        given = {"auth_mode": "playbook", "validate_hook": "auth/session"}
+        async with rig.replica(upstream_app=playbook, **given) as other:
+            await login(rig)
+            assert [await who(one) for one in (rig, other)] == [(200, None)] * 2
+            async with events(other.gateway.asgi, SHOWN) as stream:
+                began = rig.gate.clock.monotonic()
+                assert await logout(rig) == 204
+                await stream.over()
+                assert rig.gate.clock.monotonic() - began <= 2.0
+                assert stream.seen[-1]["event"] == "session/closed"
+            asked = len(playbook.seen)
+            for seconds in (0, 2, 40):
+                await asyncio.sleep(seconds)
+                for one in (rig, other):
+                    assert await who(one) == (401, "invalid_session")
+            async with rig.replica(upstream_app=playbook, **given) as fresh:
+                assert await who(fresh) == (401, "invalid_session")
+                async with events(fresh.gateway.asgi, SHOWN) as refused:
+                    assert refused.status == 401
+            assert len(playbook.seen) == asked, "no playbook is asked about it any more"
+            assert await logout(other) == 204
+            assert await rig.bus.sessions.names("s") == []
+
+
+@virtually
+async def test_who_signs_in_again_may_be_given_the_same_token():
+    async with hooked(GOOD, VALID, GOOD, VALID) as (rig, _):
+        await login(rig)
+        assert await who(rig) == (200, None)
+        assert await logout(rig) == 204
+        assert await who(rig) == (401, "invalid_session")
+        await asyncio.sleep(1)
+        assert (await login(rig)).status == 200
+        assert await who(rig) == (200, None)
+
+
+@virtually
+async def test_an_end_that_cannot_be_written_down_is_not_answered():
+    async with hooked(GOOD, VALID) as (rig, _):
+        await login(rig)
+        assert await who(rig) == (200, None)
+        rig.bus.sessions.close()
+        assert await logout(rig) == 503
+    async with hooked(VALID) as (rig, playbook):
+        rig.bus.sessions.close()
+        assert await who(rig) == (503, "auth_unavailable")
+        assert playbook.seen == [], "nobody can say whether it was ended"
+
+
+@virtually
+async def test_a_session_of_a_playbook_is_not_renewed_here():
+    async with hooked(VALID) as (rig, _):
+        answer = await rig.caller().post("/api/auth/refresh", None, SHOWN)
+        assert code(answer) == (403, "forbidden")
+        assert await who(rig) == (200, None)
 
 
 def test_the_time_of_a_hook_is_that_of_the_settings():

@@ -43,6 +43,7 @@ def took(limits, scope, key, most=1000):
         ("execute", 40, 1200),
         ("call", 200, 6000),
         ("callback", 50, 3000),
+        ("callback_address", 100, 3000),
         ("connect", 10, 10),
     ],
 )

@@ -120,6 +120,12 @@ PROBES = {
     "POST /api/internal/progress": Probe(
         "/api/internal/progress", NONE, {"request_id": "{request}", "progress": 0.5}
     ),
+    "POST /api/internal/ingress/{listener}/again": Probe(
+        "/api/internal/ingress/none/again", NONE, {"replay_of": "1", "headers": [], "body": ""}
+    ),
+    "POST /ingress/{listener}": Probe("/ingress/none", NONE, {}),
+    "GET /ingress/{listener}": Probe("/ingress/none", NONE),
+    "OPTIONS /ingress/{listener}": Probe("/ingress/none", NONE),
     "POST /mcp": Probe("/mcp", NONE, {"jsonrpc": "2.0", "id": 1}),
     "GET /noetl/{path:path}": Probe("/noetl/executions", SIGNED),
     "POST /noetl/{path:path}": Probe("/noetl/users", NONE, {"no": "field"}),

@@ -9,6 +9,7 @@ import pytest
 
 from noetl.bus import subjects
 from noetl.gateway.errors import AuthUnavailable, InvalidSession
+from noetl.gateway.hooks import HookSession, HookUser
 from noetl.gateway.remembered import Remembered
 from noetl.gateway.sessions import Kept, digest
 from tests.unit.gateway.desk import Desk
@@ -170,3 +171,86 @@ async def test_a_session_that_ends_while_it_is_looked_up_is_not_kept(desk):
     with pytest.raises(InvalidSession):
         await desk.sessions.of(TOKEN)
     assert await desk.kept(TOKEN) is None
+
+
+# ------------------------------------------------------------------- sessions of playbooks
+
+FOREIGN = "a-token-that-a-playbook-made"
+
+
+class Playbook:
+    """A hook that knows one session, for as long as it was told."""
+
+    is_on = True
+
+    def __init__(self):
+        self.asked = 0
+        self.ends = "2026-03-31T12:00:00Z"
+        self.on_asked = None
+
+    async def validate(self, token):
+        self.asked += 1
+        if self.on_asked is not None:
+            await self.on_asked()
+        user = HookUser(user_id="u-7", email="eve@example.org")
+        return HookSession(user=user, expires_at=self.ends) if token == FOREIGN else None
+
+
+@pytest.fixture
+def playbook():
+    return Playbook()
+
+
+@pytest.mark.parametrize("ends", ["2026-03-31T12:00:00Z", "2099-01-01T00:00:00Z"])
+async def test_the_end_of_a_session_is_remembered_longer_than_it_would_have_lasted(playbook, ends):
+    desk = Desk(playbook)
+    playbook.ends = ends
+    await desk.sessions.end_hooked(await desk.sessions.of(FOREIGN))
+    for days in (0, 1, 58, 59):
+        desk.clock.passed = days * 86_400.0
+        for sessions in (desk.sessions, desk.replica(playbook)):
+            with pytest.raises(InvalidSession):
+                await sessions.of(FOREIGN)
+    assert playbook.asked == 1
+
+
+async def test_a_session_that_was_ended_for_a_short_while_is_remembered_for_a_day(playbook):
+    desk = Desk(playbook)
+    playbook.ends = "2026-01-31T12:00:10Z"
+    person = await desk.sessions.of(FOREIGN)
+    await desk.sessions.end_hooked(person)
+    playbook.ends = "2026-03-31T12:00:00Z"  # it slides with every use that is made of it elsewhere
+    desk.clock.passed = 86_000.0
+    with pytest.raises(InvalidSession):
+        await desk.sessions.of(FOREIGN)
+
+
+async def test_a_playbook_that_answers_late_brings_no_ended_session_back(playbook):
+    desk = Desk(playbook)
+    person = await desk.sessions.of(FOREIGN)
+    await desk.sessions.forget(digest(FOREIGN))
+    deaf = desk.replica(playbook)
+
+    async def meanwhile():
+        playbook.on_asked = None
+        await desk.sessions.end_hooked(person)
+
+    playbook.on_asked = meanwhile
+    with pytest.raises(InvalidSession):
+        await deaf.of(FOREIGN)
+    assert await desk.kept(FOREIGN) is None
+    assert playbook.asked == 2
+
+
+async def test_what_cannot_be_written_down_or_read_is_no_answer(playbook):
+    desk = Desk(playbook)
+    person = await desk.sessions.of(FOREIGN)
+    desk.keys.is_down = True
+    with pytest.raises(AuthUnavailable):
+        await desk.sessions.end_hooked(person)
+    with pytest.raises(AuthUnavailable):
+        await desk.replica(playbook).of(FOREIGN)
+    desk.people.add(TOKEN)
+    assert (await desk.replica(playbook).of(TOKEN)).user_id == "42", "the server needs no bucket"
+    desk.keys.is_down = False
+    assert (await desk.sessions.of(FOREIGN)).user_id == "u-7"

@@ -53,6 +53,13 @@ class Secrets(Calls):
         """Start a run that tries a credential."""
         return decoded(await self._call("POST", f"{_credential(name)}/test"), CredentialTested)
 
+    async def sign_in_secret(self, alias: str, process: str, provider: str) -> SealedAnswer:
+        """The secret of a client of a sign-in provider, sealed for one gateway alone."""
+        path = f"{INTERNAL}/sign-in/{segment(alias)}"
+        return await self._get(
+            query(path, {"process": process, "provider": provider}), SealedAnswer
+        )
+
     async def sealed(
         self,
         name: str,

@@ -6,12 +6,21 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from noetl.api.client.calls import INTERNAL, JSON, Calls, decoded, encode, query, segment
+from noetl.api.ingress import (
+    DeliveriesReplayed,
+    IngressListener,
+    IngressListeners,
+    ReplayDelivery,
+    Replayed,
+    Sent,
+)
 from noetl.api.subscriptions import (
     CircuitDocument,
     DeadLetter,
     DeadLetters,
     Deliveries,
     DeliveriesKept,
+    Delivery,
     LettersRequested,
     LettersWanted,
     Outcomes,
@@ -25,6 +34,7 @@ from noetl.api.subscriptions import (
 )
 
 if TYPE_CHECKING:
+    from noetl.api.ingress import ReplayDeliveries, TestDelivery
     from noetl.api.subscriptions import Action
 
 _ALL = "/api/subscriptions"
@@ -106,6 +116,36 @@ class Listens(Calls):
         """Keep what senders delivered."""
         return await self._post(_one(subscription_id, "deliveries"), body, DeliveriesKept)
 
+    async def delivery(self, subscription_id: str, delivery_id: str) -> Delivery:
+        """What became of one request of a sender."""
+        return await self._get(_delivered(subscription_id, segment(delivery_id)), Delivery)
+
+    async def replay_delivery(
+        self, subscription_id: str, delivery_id: str, reason: str = ""
+    ) -> Replayed:
+        """Run what a sender delivered once more."""
+        path = _delivered(subscription_id, f"{segment(delivery_id)}/replay")
+        return await self._post(path, ReplayDelivery(reason=reason), Replayed)
+
+    async def replay_deliveries(
+        self, subscription_id: str, body: ReplayDeliveries
+    ) -> DeliveriesReplayed:
+        """Run deliveries once more, oldest first."""
+        return await self._post(_delivered(subscription_id, "replay"), body, DeliveriesReplayed)
+
+    async def test_delivery(self, subscription_id: str, body: TestDelivery) -> Sent:
+        """Have a delivery signed as its sender would, and sent through a gateway."""
+        return await self._post(_delivered(subscription_id, "test"), body, Sent)
+
+    async def ingress_listener(self, name: str, process: str) -> IngressListener:
+        """What a gateway needs to judge deliveries of a listener, sealed to its own key."""
+        path = query(f"{INTERNAL}/ingress/{segment(name)}", {"process": process})
+        return await self._get(path, IngressListener)
+
+    async def ingress_listeners(self) -> IngressListeners:
+        """The names of listeners for which deliveries may wait."""
+        return await self._get(f"{INTERNAL}/ingress", IngressListeners)
+
     async def circuit(self, path: str) -> CircuitDocument | None:
         """A shared document; none when there is none."""
         answer = await self.raw("GET", _circuit(path))
@@ -136,6 +176,10 @@ class Listens(Calls):
 def _one(subscription_id: str, part: str = "") -> str:
     path = f"{_ALL}/{segment(subscription_id)}"
     return f"{path}/{part}" if part else path
+
+
+def _delivered(subscription_id: str, part: str) -> str:
+    return _one(subscription_id, f"deliveries/{part}")
 
 
 def _circuit(path: str) -> str:

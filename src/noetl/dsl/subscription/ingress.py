@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from noetl.dsl.shape import (
     Definitions,
+    Flag,
     JsonSchema,
     ListOf,
     Model,
@@ -34,6 +35,8 @@ MOST_WINDOW = 2_592_000
 BODY_LIMIT = 1024 * 1024
 MOST_BODY = 10 * BODY_LIMIT
 _WINDOW = whole(1, MOST_WINDOW)
+_ALIASES = ("secret", "public_key", "user", "password", "key_", "verify_token")
+"""Keys of verifiers and handshakes that name credentials."""
 
 
 class Network:
@@ -171,3 +174,16 @@ class Ingress(Model):
     dedup: IngressDedup | None = key(Of(IngressDedup), "what makes two the same", default=None)
     replay: Replay = key(Of(Replay), "memory of signed bodies", default_factory=Replay)
     challenge: Challenge | None = key(ChallengeShape(), "handshake", default=None)
+    keep_rejected: bool = key(
+        Flag(), "keep what is rejected for a day, up to 64Ki each, to look at it", default=False
+    )
+
+
+def aliases_in(ingress: Ingress) -> frozenset[str]:
+    """The credentials that deliveries are verified with, and handshakes answered."""
+    found: set[str] = set()
+    for rules in (ingress.verify, ingress.challenge):
+        for name in _ALIASES:
+            named = getattr(rules, name, None) or ()
+            found |= {named} if isinstance(named, str) else set(named)
+    return frozenset(found)

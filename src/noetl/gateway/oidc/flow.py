@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import logging
 import re
 import secrets
 from dataclasses import dataclass
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
 
     from noetl.bus.keys import Keys
     from noetl.clock import Clock
+    from noetl.gateway.oidc.issuer import Endpoints
     from noetl.gateway.oidc.provider import Provider, Providers
-    from noetl.secrets.fetch import Fetch
+    from noetl.gateway.oidc.secrets import ClientSecrets
+    from noetl.secrets.fetch import Answer, Fetch
 
 STATE_S: Final = 600
 MOST_CHARS: Final = 2048
@@ -37,6 +40,8 @@ _SERVER_FAULT: Final = 500
 _BINDING: Final = re.compile(r"[A-Za-z0-9_-]{43}\Z")
 _VERIFIER: Final = re.compile(r"[A-Za-z0-9._~-]{43,128}\Z")
 _FORM: Final = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
+_INVALID_CLIENT: Final = "invalid_client"
+_log: Final = logging.getLogger(__name__)
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +60,10 @@ class _Given(msgspec.Struct, frozen=True, kw_only=True):
     id_token: str
 
 
+class _Fault(msgspec.Struct, frozen=True, kw_only=True):
+    error: str
+
+
 @dataclass(frozen=True, slots=True)
 class Departure:
     """Where a browser goes, and what it keeps meanwhile."""
@@ -66,8 +75,17 @@ class Departure:
 class SignIns:
     """Sign-ins through issuers."""
 
-    def __init__(self, providers: Providers, keys: Keys, fetch: Fetch, clock: Clock) -> None:
+    def __init__(
+        self,
+        providers: Providers,
+        keys: Keys,
+        fetch: Fetch,
+        clock: Clock,
+        secrets: ClientSecrets | None = None,
+    ) -> None:
+        """`secrets` gives those that providers name by an alias."""
         self.providers = providers
+        self._secrets = secrets
         self._begun = Once(keys, "o", clock)
         self._issuers = {one.name: Issuer(one, fetch, clock) for one in providers}
 
@@ -162,20 +180,7 @@ class SignIns:
             "client_id": provider.client_id,
             "code_verifier": verifier,
         }
-        headers = dict(_FORM)
-        if provider.client_secret:
-            if "client_secret_basic" in where.token_endpoint_auth_methods_supported:
-                headers["authorization"] = _basic(provider)
-            else:
-                form["client_secret"] = provider.client_secret
-        answer = await issuer.ask(
-            Ask(
-                method="POST",
-                url=where.token_endpoint,
-                headers=headers,
-                body=urlencode(form).encode(),
-            )
-        )
+        answer = await self._posted(issuer, where, form)
         if answer.status >= _SERVER_FAULT:
             raise IssuerUnreachable(f"the issuer of `{provider.name}` fails")
         if answer.status >= _BAD_REQUEST:
@@ -185,6 +190,33 @@ class SignIns:
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise BadClaims("the issuer has given no ID token") from None
         return await issuer.checked(given.id_token, nonce)
+
+    async def _posted(self, issuer: Issuer, where: Endpoints, form: dict[str, str]) -> Answer:
+        """What the issuer answers; a secret that it takes no longer is asked for anew, once.
+
+        An issuer that does not know us has not looked at the code, which is still good then.
+        """
+        provider = issuer.provider
+        secret = await self._secret(provider)
+        answer = await issuer.ask(_token_ask(provider, where, form, secret))
+        if not _is_invalid_client(answer):
+            return answer
+        if provider.client_secret_alias:
+            fresh = await self._secret(provider, secret)
+            if fresh != secret:
+                answer = await issuer.ask(_token_ask(provider, where, form, fresh))
+        if _is_invalid_client(answer):
+            _log.error(
+                "an issuer does not take the secret of the gateway",
+                extra={"provider": provider.name},
+            )
+        return answer
+
+    async def _secret(self, provider: Provider, refused: str = "") -> str:
+        """The secret of a provider; empty when it has none."""
+        if not provider.client_secret_alias or self._secrets is None:
+            return provider.client_secret
+        return await self._secrets.of(provider, refused)
 
 
 def identity_of(provider: Provider, claims: Mapping[str, Any]) -> Identity:
@@ -214,8 +246,30 @@ def challenge_of(verifier: str) -> str:
     return _b64(hashlib.sha256(verifier.encode()).digest())
 
 
-def _basic(provider: Provider) -> str:
-    pair = f"{quote_plus(provider.client_id)}:{quote_plus(provider.client_secret)}"
+def _token_ask(provider: Provider, where: Endpoints, form: Mapping[str, str], secret: str) -> Ask:
+    """The request for a token, with the proof of who we are where the issuer wants it."""
+    headers, sent = dict(_FORM), dict(form)
+    if secret and "client_secret_basic" in where.token_endpoint_auth_methods_supported:
+        headers["authorization"] = _basic(provider, secret)
+    elif secret:
+        sent["client_secret"] = secret
+    return Ask(
+        method="POST", url=where.token_endpoint, headers=headers, body=urlencode(sent).encode()
+    )
+
+
+def _is_invalid_client(answer: Answer) -> bool:
+    """Whether an issuer says that it does not know us by this secret."""
+    if not _BAD_REQUEST <= answer.status < _SERVER_FAULT:
+        return False
+    try:
+        return msgspec.json.decode(answer.body, type=_Fault).error == _INVALID_CLIENT
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+
+
+def _basic(provider: Provider, secret: str) -> str:
+    pair = f"{quote_plus(provider.client_id)}:{quote_plus(secret)}"
     return f"Basic {base64.b64encode(pair.encode()).decode()}"
 
 

@@ -30,6 +30,8 @@ class Provider:
     client_id: str
     audience: str
     client_secret: str = field(default="", repr=False)
+    client_secret_alias: str = ""
+    """The credential of the server's wallet that holds the secret, in the place of one."""
     scopes: tuple[str, ...] = SCOPES
     algorithms: tuple[str, ...] = ALGORITHMS
     role_claim: str = ""
@@ -47,6 +49,8 @@ class Provider:
             raise BadSetting(f"the issuer of `{self.name}` is no https address")
         if not self.client_id or not self.audience:
             raise BadSetting(f"`{self.name}` needs a client id and an audience")
+        if self.client_secret and self.client_secret_alias:
+            raise BadSetting(f"`{self.name}` has a client secret and an alias of one")
         if not self.algorithms or not KNOWN.issuperset(self.algorithms):
             raise BadSetting(f"`{self.name}` names algorithms that are not taken")
 

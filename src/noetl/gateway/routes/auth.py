@@ -22,7 +22,7 @@ from noetl.edge.reading import json, read
 from noetl.gateway.cookies import SESSION, Jar
 from noetl.gateway.declaring import PUBLIC, Declared, route
 from noetl.gateway.errors import AuthHookInvalid, InvalidSession
-from noetl.gateway.sessions import TOKEN, digest
+from noetl.gateway.sessions import TOKEN, digest, is_hooked
 from noetl.gateway.signing import (
     MOST_BYTES,
     UNKEPT,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 GONE: Final = 204
 _NO_TOKEN: Final = "a token of the API is no session"  # noqa: S105 - a sentence
+_OF_PLAYBOOK: Final = "only its playbook makes the session longer"
 _LOGIN: Final = (
     "bad_credentials", "rate_limited", "issuer_not_allowed", "bad_signature", "bad_claims",
     "auth_unavailable", "auth_backend_busy", "auth_hook_invalid",
@@ -145,6 +146,7 @@ async def _by_hook(gate: Gate, request: Request, body: SignIn) -> SignInAnswer:
     made = await gate.hooks.login(known, body.tenant)
     if not made.session_token.isascii() or not set(made.session_token) <= _OF_COOKIES:
         raise AuthHookInvalid("the playbook has given a session that no cookie can hold")
+    await gate.sessions.begun(made.session_token)
     return SignInAnswer(
         session_token=made.session_token,
         user=user_of(made.user),
@@ -239,7 +241,10 @@ async def _logout(gate: Gate, request: Request) -> Response:
         raise Forbidden(_NO_TOKEN, hint="revoke it with DELETE /api/tokens/{id}")
     if person.token:
         await asked(gate.upstream.service().end_session(person.token, gate.peers.address(request)))
-        await gate.sessions.ended(person.session_id, digest(person.token))
+        if is_hooked(person.session_id):
+            await gate.sessions.end_hooked(person)
+        else:
+            await gate.sessions.ended(person.session_id, digest(person.token))
     return gone
 
 
@@ -248,6 +253,8 @@ async def _refresh(gate: Gate, request: Request) -> Response:
     gate.limits.take("call", person.session_id or person.user_id)
     if not person.token or person.token.startswith(TOKEN):
         raise Forbidden(_NO_TOKEN, hint="rotate it with POST /api/tokens/{id}/rotate")
+    if is_hooked(person.session_id):
+        raise Forbidden(_OF_PLAYBOOK, hint="sign in again before it ends")
     made = await asked(
         gate.upstream.service().refresh_session(person.token, gate.peers.address(request))
     )

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import hmac
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import msgspec
 
 from noetl.api.gateway import Callback, CallbackAnswer, CallbackHeard, Progress
-from noetl.edge.errors import RateLimited, TooLarge, Unacceptable
+from noetl.bus.base import BusGone
+from noetl.edge.errors import BadJson, BadMediaType, RateLimited, TooLarge, Unacceptable
 from noetl.edge.reading import json, read
 from noetl.errors import NoetlError
 from noetl.gateway.declaring import CALLBACK, Declared, route
-from noetl.gateway.errors import UnknownRequest, told
+from noetl.gateway.errors import (
+    CallbackTokenMissing,
+    CallbackTokenWrong,
+    UnknownRequest,
+    told,
+)
+from noetl.gateway.sessions import digest
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -24,6 +32,13 @@ T = TypeVar("T", Callback, Progress)
 
 MOST_BYTES: Final = 8 * 1024 * 1024
 TOKEN: Final = "x-noetl-callback-token"  # noqa: S105 - the name of a header
+STRANGERS: Final = "callback_address"
+"""The limit of those who show no token of a request."""
+_STRANGE: Final = (
+    CallbackTokenMissing, CallbackTokenWrong, UnknownRequest, BadJson, BadMediaType, TooLarge,
+    Unacceptable,
+)  # fmt: skip
+"""Why a callback fails before its token has counted."""
 _MOST_NAME: Final = 128
 _SHARES: Final = (0.0, 1.0)
 _CODES: Final = (
@@ -65,7 +80,7 @@ def routes(gate: Gate) -> list[BaseRoute]:
 
 
 async def _async(gate: Gate, request: Request) -> Response:
-    with _Counted(gate, "async") as counted:
+    with _Counted(gate, "async") as counted, _Slowed(gate, request):
         body, token, is_service = await _given(gate, request, Callback)
         given = await gate.requests.callback(body, token, is_service=is_service)
         counted.outcome = given
@@ -75,7 +90,7 @@ async def _async(gate: Gate, request: Request) -> Response:
 
 
 async def _callback(gate: Gate, request: Request) -> Response:
-    with _Counted(gate, "callback") as counted:
+    with _Counted(gate, "callback") as counted, _Slowed(gate, request) as slowed:
         body, token, is_service = await _given(gate, request, Callback)
         payload = {"data": body.data, "callback_token": body.callback_token}
         if await gate.hooks.woken(body.request_id, payload, token, is_trusted=is_service):
@@ -86,13 +101,14 @@ async def _callback(gate: Gate, request: Request) -> Response:
             given = await gate.requests.callback(whole, token, is_service=is_service)
         except UnknownRequest:
             counted.outcome = "unknown_request"
+            slowed.note()
             return json(CallbackHeard(delivered=False, message="nobody waits under this id"))
         counted.outcome = given
         return json(CallbackHeard(delivered=True, message=given))
 
 
 async def _progress(gate: Gate, request: Request) -> Response:
-    with _Counted(gate, "progress") as counted:
+    with _Counted(gate, "progress") as counted, _Slowed(gate, request):
         body, token, is_service = await _given(gate, request, Progress)
         least, most = _SHARES
         if body.progress is not None and not least <= body.progress <= most:
@@ -108,8 +124,52 @@ async def _progress(gate: Gate, request: Request) -> Response:
 async def _given(gate: Gate, request: Request, kind: type[T]) -> tuple[T, str | None, bool]:
     """The body, the token of the header, and whether one of our own processes calls."""
     body = await read(request, kind, MOST_BYTES)
-    gate.limits.take("callback", body.request_id[:_MOST_NAME])
-    return body, request.headers.get(TOKEN), gate.access.is_service(request)
+    token, is_service = request.headers.get(TOKEN), gate.access.is_service(request)
+    shown, name = token or body.callback_token or "", body.request_id[:_MOST_NAME]
+    address = gate.peers.address(request)
+    # Whoever shares his address with strangers is let through: his token is looked at first.
+    is_suspect = not is_service and gate.limits.is_empty(STRANGERS, address)
+    if is_suspect and not await _is_expected(gate, body.request_id, shown):
+        gate.limits.take(STRANGERS, address)
+    # A stranger who has only heard of a request takes nothing from the bucket of its playbook.
+    gate.limits.take("callback", f"{name}.{digest(shown)}")
+    return body, token, is_service
+
+
+async def _is_expected(gate: Gate, request_id: str, shown: str) -> bool:
+    """Whether a request is known here whose token this is; the server is not asked."""
+    if await gate.hooks.expects(request_id, shown):
+        return True
+    try:
+        record = await gate.requests.parts.records.route(request_id)
+    except BusGone:
+        return False
+    if record is None:
+        return False
+    if not shown:
+        return not gate.settings.needs_callback_token
+    known = record.callback_hash or "-"
+    return hmac.compare_digest(digest(shown).encode(), known.encode())
+
+
+class _Slowed:
+    """Limits how often callbacks of strangers come from an address; nobody else is counted."""
+
+    def __init__(self, gate: Gate, request: Request) -> None:
+        self._gate = gate
+        self._request = request
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, _STRANGE):
+            self.note()
+
+    def note(self) -> None:
+        """A stranger has called; `RateLimited` when he did so too often."""
+        if not self._gate.access.is_service(self._request):
+            self._gate.limits.take(STRANGERS, self._gate.peers.address(self._request))
 
 
 class _Counted:

@@ -187,6 +187,7 @@ def gateway(home: Home, wish: Wish, at: Addresses, said: Callable[[str], None]) 
         "GATEWAY_UI_ENABLED": "true" if wish.has_pages else "false",
         "NOETL_INTERNAL_API_TOKEN_FILE": str(home.secret_file(INTERNAL_TOKEN)),
     }
+    spool = {"NOETL_SPOOL_DEFAULT": f"local_disk:{home.folder('spool')}"}
     # Elsewhere the address at which a browser asks is the public one, unless another is told.
     public = wish.settings.public_url or (at.gateway if is_loopback(at.host) else "")
     if public:
@@ -195,7 +196,7 @@ def gateway(home: Home, wish: Wish, at: Addresses, said: Callable[[str], None]) 
         name="gateway",
         stage=GATEWAY,
         command=[*_NOETL, "gateway"],
-        environ={"GATEWAY_GRAPHQL_INTROSPECTION": "true"} | environ | own,
+        environ={"GATEWAY_GRAPHQL_INTROSPECTION": "true"} | spool | environ | own,
         said=said,
         port=at.gateway_port,
         url=at.gateway,

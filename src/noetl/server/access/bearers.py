@@ -187,6 +187,11 @@ class InternalToken:
         """What the words of gateways are signed with."""
         return [_key_of(token) for token in self._all()]
 
+    @property
+    def current(self) -> str:
+        """The one to call others with; empty when there is none."""
+        return next((token.decode() for token in self._all()), "")
+
     def fits(self, token: str) -> bool:
         """Whether a bearer is the internal token, or the one before it."""
         given, found = token.encode(), False

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from noetl.server.plane import Plane
     from noetl.store.base import Outgoing
 
-CHUNK: Final = 64
-"""Messages that are under way at the same time; making them keeps the loop from others."""
+CHUNK: Final = 256
+"""Messages that are under way at the same time."""
 COMPANY_S: Final = 0.02
 """How long the events of a commit wait for those of the next."""
 MOST_TOGETHER: Final = 256

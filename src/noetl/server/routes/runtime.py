@@ -25,6 +25,7 @@ from noetl.server.access.caller import free_pool
 from noetl.server.access.entry import caller_of, own_pool
 from noetl.server.access.permissions import PUBLIC
 from noetl.server.auditing.audit import audited
+from noetl.server.fleet.gateways import KIND as GATEWAY
 from noetl.server.fleet.workers import KINDS, WORKER, pool_of
 from noetl.server.routes.exchange import route
 
@@ -109,6 +110,8 @@ async def _join(plane: Plane, request: Request) -> Response:
     caller, kind = caller_of(request), body.kind or body.component_type
     if caller.mark("runtime:write") == "o" and kind not in map(_OWN.get, caller.roles):
         raise Forbidden(f"a process of {', '.join(caller.roles)} is no {kind[:80]!r}")
+    if kind == GATEWAY and caller.is_bound:  # the server sends secrets to where it says it is
+        raise Forbidden("a gateway makes itself known with a token of the platform")
     if kind == WORKER:
         own_pool(caller, pool_of(body))
     row = await plane.workers.join(body)

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from noetl.api.subscriptions import (
     DeadLetter,
     DeadLetters,
-    Deliveries,
-    DeliveriesKept,
-    Delivery,
     LettersRequested,
     LettersWanted,
     Outcomes,
     PutDeadLetter,
-    PutDeliveries,
     RegisterSubscription,
     Subscription,
     SubscriptionAction,
@@ -25,8 +19,7 @@ from noetl.api.subscriptions import (
 )
 from noetl.edge.declared import CURSOR, LIMIT, Declared, Parameter
 from noetl.edge.errors import Unacceptable
-from noetl.edge.moments import moment_of
-from noetl.edge.reading import boolean, json, moment, number, read
+from noetl.edge.reading import boolean, json, number, read
 from noetl.ids import parse
 from noetl.server.access.entry import caller_of
 from noetl.server.access.listening import CONTROL, READ
@@ -34,7 +27,6 @@ from noetl.server.auditing.audit import audited
 from noetl.server.routes.exchange import MOST_BATCH_BYTES, route
 from noetl.server.subscriptions.ending import MOST_OUTCOMES, MOST_WAIT_MS
 from noetl.server.subscriptions.lifecycle import STATES, STEPS
-from noetl.store.subscriptions import DeliveryListing, DeliveryRow
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -46,27 +38,17 @@ if TYPE_CHECKING:
 _STATES: Final = tuple(sorted(set(STATES.values())))
 _TELL: Final = "event:write"
 _UNKNOWN: Final = "unknown_subscription"
-_MOST_DELIVERIES: Final = 1_000
 _OUTCOMES: Final = (
     Parameter("cursor", "Behind this one; `now`: what is yet to come."),
     Parameter("wait_ms", "How long to wait for the first.", "number", least=0, most=MOST_WAIT_MS),
     Parameter("limit", "How many at most.", "number", least=1, most=MOST_OUTCOMES),
-)
-_DELIVERIES: Final = (
-    LIMIT,
-    CURSOR,
-    Parameter("outcome", "Only those that ended so."),
-    Parameter("reason", "Only those with this reason."),
-    Parameter("message_id", "Only those of this message."),
-    Parameter("since", "At or after.", "time"),
-    Parameter("until", "Before.", "time"),
 )
 
 
 def routes(plane: Plane) -> list[Route]:
     """Every route of this file."""
     every, one = "/api/subscriptions", "/api/subscriptions/{subscription_id}"
-    letters, delivered = f"{one}/dead-letters", f"{one}/deliveries"
+    letters = f"{one}/dead-letters"
     return [
         route(plane, "GET", every, _list, READ, Declared(
             about="Lists subscriptions, by path.", answer=Subscriptions, query=(
@@ -103,13 +85,6 @@ def routes(plane: Plane) -> list[Route]:
             about="Asks for dead letters to be dropped.", body=LettersWanted,
             answer=LettersRequested, audit="subscription.discard",
             codes=(_UNKNOWN, "not_found"))),
-        route(plane, "GET", delivered, _deliveries, READ, Declared(
-            about="Lists what senders delivered, newest first.", answer=Deliveries,
-            query=_DELIVERIES, codes=(_UNKNOWN, "bad_cursor"))),
-        route(plane, "POST", delivered, _put_deliveries, _TELL, Declared(
-            about="Keeps what senders delivered; for gateways.", body=PutDeliveries,
-            answer=DeliveriesKept,
-            codes=(_UNKNOWN, "batch_size_invalid", "field_not_allowed"))),
         route(plane, "POST", f"{one}/{{action}}", _act, CONTROL, Declared(
             about=f"Steers a subscription: {', '.join(STEPS)}.", body=SubscriptionAction,
             answer=Subscription, audit="subscription.steer",
@@ -182,63 +157,6 @@ async def _discard(plane: Plane, request: Request) -> Response:
     body = await read(request, LettersWanted)
     audited(request, _id(request), count=len(body.refs) or None, all=body.all or None)
     return json(await plane.letters.discard(caller_of(request), _id(request), body))
-
-
-async def _deliveries(plane: Plane, request: Request) -> Response:
-    row = await plane.subscriptions.found(caller_of(request), READ, _id(request))
-    asked = request.query_params
-    filters = {
-        name: asked.get(name) for name in ("outcome", "reason", "message_id", "since", "until")
-    }
-    bound = {"deliveries": row.subscription_id, **filters}
-    cursor = asked.get("cursor")
-    after = None if cursor is None else tuple(plane.cursors.decode(cursor, bound))
-    limit = number(request, "limit", 50, 200, 1)
-    listing = DeliveryListing(
-        limit=limit + 1,
-        after=after,
-        outcome=filters["outcome"],
-        reason=filters["reason"],
-        message_id=filters["message_id"],
-        since=moment(request, "since"),
-        until=moment(request, "until"),
-    )
-    found = await plane.parts.store.deliveries.page(row.subscription_id, listing)
-    page = found[:limit]
-    last = page[-1] if len(found) > limit else None
-    return json(
-        Deliveries(
-            items=tuple(msgspec.convert(msgspec.to_builtins(item), Delivery) for item in page),
-            next_cursor=None
-            if last is None
-            else plane.cursors.encode(bound, (last.at, last.delivery_id)),
-        )
-    )
-
-
-async def _put_deliveries(plane: Plane, request: Request) -> Response:
-    body = await read(request, PutDeliveries, MOST_BATCH_BYTES)
-    if len(body.items) > _MOST_DELIVERIES:
-        raise Unacceptable(
-            f"{len(body.items)} deliveries in one call",
-            code="batch_size_invalid",
-            hint=f"at most {_MOST_DELIVERIES}",
-        )
-    row = await plane.subscriptions.told_by(caller_of(request), _id(request))
-    rows = [
-        DeliveryRow(
-            **{
-                **{name: getattr(item, name) for name in item.__struct_fields__},
-                "delivery_id": parse(item.delivery_id),
-                "at": moment_of(item.at, "at"),
-                "execution_id": item.execution_id and parse(item.execution_id),
-                "replay_of": item.replay_of and parse(item.replay_of),
-            }
-        )
-        for item in body.items
-    ]
-    count = await plane.parts.store.deliveries.add(row.subscription_id, rows)
-    return json(DeliveriesKept(count=count))
 
 
 def _id(request: Request) -> str:

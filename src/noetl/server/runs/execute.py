@@ -227,6 +227,7 @@ class Runs:
             depth=wanted.depth,
             dedup_key=wanted.dedup[1] if wanted.dedup else None,
             rerun_of=wanted.rerun_of,
+            replay_of=wanted.replay_of,
             forked_from=wanted.forked_from,
             warnings=warnings,
             labels=dict(wanted.labels),

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from noetl.clock import rfc3339
 from noetl.edge.errors import UnknownExecution
-from noetl.engine.subscriptions import DEDUPLICATED, DIRECTIVES_APPLIED, REPLAYED
+from noetl.engine.subscriptions import ACCEPTED, DEDUPLICATED, DIRECTIVES_APPLIED, REPLAYED
+from noetl.ids import made_at, parse
 from noetl.server.access.listening import CONTROL, must_listen
 from noetl.server.subscriptions.telling import must_tell
+from noetl.store.subscriptions import NOT_TOLD, DeliveryRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from noetl.api.executions import Execute, Ingress, Started
     from noetl.server.access.entry import Caller
     from noetl.server.ingest.wanted import Wanted
     from noetl.server.subscriptions.documents import Specs
     from noetl.server.subscriptions.logs import SubscriptionLogs
+    from noetl.store.subscriptions import Deliveries
 
 
 class Messages:
     """Knows subscriptions as parents of runs."""
 
-    def __init__(self, logs: SubscriptionLogs, specs: Specs) -> None:
+    def __init__(self, logs: SubscriptionLogs, specs: Specs, deliveries: Deliveries) -> None:
         self._logs = logs
         self._specs = specs
+        self._deliveries = deliveries
 
     async def under(self, wanted: Wanted, parent: str, caller: Caller, body: Execute) -> str | None:
         """Make a wish one for a message, if its parent is a subscription; the path of that."""
@@ -42,6 +47,8 @@ class Messages:
         told: dict[str, Any] = {"id": row.subscription_id, "path": row.path}
         if (ingress := body.ingress) is not None:
             told |= {"message_id": ingress.message_id, "downstream": ingress.downstream}
+            if ingress.delivery_id is not None:
+                told["delivery_id"] = parse(ingress.delivery_id)
             wanted.told = tuple(_told(ingress, wanted.trace))
         wanted.subscription = told
         if not body.trigger:
@@ -49,11 +56,16 @@ class Messages:
         return row.path
 
     async def deduplicated(self, starts: Iterable[tuple[Wanted, Started]]) -> None:
-        """Tell subscriptions of messages that came again."""
+        """Tell subscriptions of messages that came again, and deliveries that waited of runs."""
         found: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+        waited: dict[str, list[DeliveryRow]] = {}
         for wanted, started in starts:
             about = wanted.subscription
-            if started.status != "duplicate" or about is None:
+            if about is None:
+                continue
+            if "delivery_id" in about and any(name == REPLAYED for name, _ in wanted.told):
+                waited.setdefault(about["id"], []).append(_waited(about, started))
+            if started.status != "duplicate":
                 continue
             facts = {
                 "message_id": about.get("message_id"),
@@ -63,10 +75,32 @@ class Messages:
             found.setdefault(about["id"], []).append((DEDUPLICATED, facts))
         for subscription_id, events in found.items():
             await self._logs.tell(subscription_id, events)
+        for subscription_id, rows in waited.items():
+            await self._deliveries.ran(subscription_id, rows)
+
+
+def _waited(about: Mapping[str, Any], started: Started) -> DeliveryRow:
+    """What is known of a delivery whose gateway has not told the rest of it yet."""
+    delivery_id = about["delivery_id"]
+    return DeliveryRow(
+        delivery_id=delivery_id,
+        at=rfc3339(made_at(int(delivery_id))),
+        outcome="spooled",
+        reason=NOT_TOLD,
+        message_id=about.get("message_id"),
+        execution_id=started.execution_id,
+    )
 
 
 def _told(ingress: Ingress, trace: dict[str, Any] | None) -> Iterator[tuple[str, dict[str, Any]]]:
     """What the log of a run tells of its message."""
+    if ingress.listener is not None and ingress.spool_ref is None:
+        pushed = {
+            "message_id": ingress.message_id,
+            "listener": ingress.listener,
+            "delivery_id": ingress.delivery_id,
+        }
+        yield ACCEPTED, pushed
     if ingress.applied or trace:
         facts = {
             "message_id": ingress.message_id,

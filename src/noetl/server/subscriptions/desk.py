@@ -20,6 +20,7 @@ from noetl.server.subscriptions.documents import (
     timetable_of,
 )
 from noetl.server.subscriptions.errors import NotASubscription, UnknownSubscription
+from noetl.server.subscriptions.hinting import Hints
 from noetl.server.subscriptions.lifecycle import BadTransition, step_of
 from noetl.server.subscriptions.logs import Entry, Told
 from noetl.server.subscriptions.showing import Showing
@@ -51,6 +52,7 @@ class SubscriptionDesk:
         self.logs = logs
         self.specs = specs
         self.showing = Showing(parts.store, parts.clock, specs)
+        self.hints = Hints(parts.bus, parts.store.subscriptions, specs)
 
     # ------------------------------------------------------------------------ who may
 
@@ -106,6 +108,7 @@ class SubscriptionDesk:
             row = await self._store.subscriptions.register(*made)
             if row == made[0]:
                 self.logs.keep(row)
+                await self.hints.changed(row.listener)
                 return row
         if row.catalog_id == entry.catalog_id:
             return row
@@ -122,7 +125,9 @@ class SubscriptionDesk:
 
         await self.logs.append(row.subscription_id, make)
         self._ticking.changed.set()
-        return await self.logs.row(row.subscription_id) or row
+        adopted = await self.logs.row(row.subscription_id) or row
+        await self.hints.changed(row.listener, adopted.listener)
+        return adopted
 
     def _new(
         self, entry: CatalogEntry, spec: SubscriptionSpec, actor: str, reason: str
@@ -177,6 +182,7 @@ class SubscriptionDesk:
 
         await self.logs.append(subscription_id, make)
         self._ticking.changed.set()
+        await self.hints.changed(row.listener)
         return await self.showing.told(await self.logs.row(subscription_id) or row)
 
     def _timed(self, row: SubscriptionRow, spec: SubscriptionSpec, *, is_on: bool) -> Entry:

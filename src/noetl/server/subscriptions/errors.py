@@ -19,3 +19,17 @@ class NotASubscription(NoetlError):
 
     code = "not_a_subscription"
     status: ClassVar[int] = 422
+
+
+class UnknownListener(NoetlError):
+    """No subscription listens under that name."""
+
+    code = "unknown_listener"
+    status: ClassVar[int] = 404
+
+
+class CannotSign(NoetlError):
+    """Only the sender can sign deliveries of this listener, or its secret is not there."""
+
+    code = "cannot_sign"
+    status: ClassVar[int] = 422

@@ -19,6 +19,8 @@ from noetl.store.secrets import CredentialListing, CredentialRow
 from noetl.telemetry.redact import Redactor
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from noetl.api.credentials import CredentialPut
     from noetl.clock import Clock
     from noetl.edge.cursor import Cursors
@@ -45,8 +47,17 @@ class Credentials:
     """Credentials of the caller's tenant."""
 
     def __init__(  # noqa: PLR0913 - the parts it is made from
-        self, store: Store, box: Box, usage: Usage, *, cursors: Cursors, clock: Clock, ids: Ids
+        self,
+        store: Store,
+        box: Box,
+        usage: Usage,
+        *,
+        cursors: Cursors,
+        clock: Clock,
+        ids: Ids,
+        changed: Callable[[str, str], Awaitable[None]],
     ) -> None:
+        self._changed = changed
         self._store = store
         self._box = box
         self._usage = usage
@@ -62,6 +73,7 @@ class Credentials:
             known = await self._store.get(caller.tenant_id, body.name)
             kept = await self._store.put(await self._row(body, caller.tenant_id, known))
             if kept is not None:
+                await self._changed(caller.tenant_id, body.name)
                 return shown(kept)
         raise Conflict(f"{body.name} is being written by others", code="revision_conflict")
 
@@ -154,6 +166,7 @@ class Credentials:
                 hint="change these documents, or ask with `force=true`",
             )
         await self._store.delete(caller.tenant_id, row.id)
+        await self._changed(caller.tenant_id, row.name)
         return CredentialRemoved(id=row.id)
 
 

@@ -17,11 +17,13 @@ from noetl.server.wallet.keychain.opened import Opened
 from noetl.server.wallet.keychain.renewals import Renewals
 from noetl.server.wallet.keychain.resolution import Resolution
 from noetl.server.wallet.keychain.values import Keychain
+from noetl.server.wallet.listeners import Listeners
 from noetl.server.wallet.listening import Listening
 from noetl.server.wallet.naming import Usage
 from noetl.server.wallet.regions import Regions
 from noetl.server.wallet.rotation import Rotation
 from noetl.server.wallet.runs import Runs
+from noetl.server.wallet.sign_in import SignInSecrets
 from noetl.server.wallet.uses import SecretAudit
 
 if TYPE_CHECKING:
@@ -52,6 +54,8 @@ class SecretDesk:
     audit: SecretAudit
     probes: Probes
     listening: Listening
+    listeners: Listeners
+    sign_in: SignInSecrets
 
     @classmethod
     def of(  # noqa: PLR0913 - the parts it is made from
@@ -114,10 +118,14 @@ class SecretDesk:
             listening=Listening(
                 subscriptions, resolution, workers, metrics=metrics, seen=parts.seen, clock=clock
             ),
+            listeners=Listeners(parts, subscriptions, resolution, workers, metrics),
+            sign_in=SignInSecrets(opened, workers, metrics=metrics, seen=parts.seen, clock=clock),
         )
 
 
-def credentials_of(parts: ServerParts, cursors: Cursors) -> Credentials:
+def credentials_of(
+    parts: ServerParts, cursors: Cursors, subscriptions: SubscriptionDesk
+) -> Credentials:
     """Credentials, which the catalog needs before all else of this."""
     store = parts.store
     return Credentials(
@@ -127,4 +135,5 @@ def credentials_of(parts: ServerParts, cursors: Cursors) -> Credentials:
         cursors=cursors,
         clock=parts.clock,
         ids=parts.ids,
+        changed=subscriptions.hints.credential,
     )

@@ -9,7 +9,7 @@ import msgspec
 from noetl.engine.events import TERMINAL, PlaybookStarted
 from noetl.store.memory.executions import holder_of
 from noetl.store.memory.journal import Journal
-from noetl.store.subscriptions import CircuitRow, ListenerTaken, OutcomeRow
+from noetl.store.subscriptions import NOT_TOLD, CircuitRow, ListenerTaken, OutcomeRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -221,10 +221,19 @@ class MemoryDeliveries:
 
     async def add(self, subscription_id: str, rows: Sequence[DeliveryRow]) -> int:
         """Keep some; how many were new."""
-        kept = self._kept[subscription_id]
-        new = [row for row in rows if row.delivery_id not in kept]
-        kept.update({row.delivery_id: row for row in new})
-        return len(new)
+        kept, new = self._kept[subscription_id], 0
+        for row in rows:
+            known = kept.get(row.delivery_id)
+            if known is not None and known.reason != NOT_TOLD:
+                continue
+            run = row.execution_id if known is None else known.execution_id or row.execution_id
+            kept[row.delivery_id] = msgspec.structs.replace(row, execution_id=run)
+            new += 1
+        return new
+
+    async def get(self, subscription_id: str, delivery_id: str) -> DeliveryRow | None:
+        """One of them."""
+        return self._kept.get(subscription_id, {}).get(delivery_id)
 
     async def page(self, subscription_id: str, listing: DeliveryListing) -> list[DeliveryRow]:
         """A page, newest first."""
@@ -236,12 +245,22 @@ class MemoryDeliveries:
             and listing.message_id in {None, row.message_id}
             and (listing.since is None or row.at >= listing.since)
             and (listing.until is None or row.at < listing.until)
+            and not (listing.is_oldest_first and row.replay_of)
         ]
-        found.sort(key=_place, reverse=True)
+        found.sort(key=_place, reverse=not listing.is_oldest_first)
         if listing.after is not None:
             at, name = listing.after
             found = [row for row in found if _place(row) < (at, int(name))]
         return found[: listing.limit]
+
+    async def ran(self, subscription_id: str, rows: Sequence[DeliveryRow]) -> None:
+        """Note the runs of deliveries that have waited."""
+        kept = self._kept[subscription_id]
+        for row in rows:
+            known = kept.setdefault(row.delivery_id, row)
+            if known.execution_id is None:
+                run = row.execution_id
+                kept[row.delivery_id] = msgspec.structs.replace(known, execution_id=run)
 
 
 class MemoryCircuits:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from noetl.clock import rfc3339
 from noetl.store.postgres.documents import shown, shown_or_none, stored, value_of, written
 from noetl.store.postgres.values import id_of, moment, text_of
-from noetl.store.subscriptions import CircuitRow, DeliveryRow, LetterRow
+from noetl.store.subscriptions import NOT_TOLD, CircuitRow, DeliveryRow, LetterRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,10 +32,18 @@ _DELIVERY: Final = {
 }  # fmt: skip
 _COLUMNS: Final = ", ".join(_DELIVERY)
 _TYPED: Final = ", ".join(f"{name} {kind}" for name, kind in _DELIVERY.items())
+_TOLD: Final = ", ".join(
+    "coalesce(d.execution_id, excluded.execution_id)"
+    if name == "execution_id"
+    else f"excluded.{name}"
+    for name in _DELIVERY
+)
 _ADD: Final = f"""
-insert into noetl.delivery (subscription_id, {_COLUMNS})
+insert into noetl.delivery as d (subscription_id, {_COLUMNS})
 select $1, t.* from json_to_recordset($2::json) as t({_TYPED})
-on conflict do nothing"""  # noqa: S608 - made of constants
+on conflict (subscription_id, delivery_id) do update
+set ({_COLUMNS}) = (select {_TOLD} from (select excluded.*) as t)
+where d.reason = '{NOT_TOLD}'"""  # noqa: S608 - made of constants
 _DELIVERIES: Final = f"""
 select {_COLUMNS} from noetl.delivery where subscription_id = $1
     and ($2::timestamptz is null or (at, delivery_id) < ($2, $3::bigint))
@@ -43,6 +51,18 @@ select {_COLUMNS} from noetl.delivery where subscription_id = $1
     and ($6::text is null or message_id = $6)
     and ($7::timestamptz is null or at >= $7) and ($8::timestamptz is null or at < $8)
 order by at desc, delivery_id desc limit $9"""  # noqa: S608 - as above
+_OLDEST: Final = _DELIVERIES.replace(
+    "order by at desc, delivery_id desc", "and replay_of is null order by at, delivery_id"
+)
+_ONE: Final = f"""
+select {_COLUMNS} from noetl.delivery
+where subscription_id = $1 and delivery_id = $2"""  # noqa: S608 - as above
+_RAN: Final = """
+insert into noetl.delivery as d (subscription_id, delivery_id, at, outcome, reason, execution_id)
+select $1, t.* from
+    unnest($2::bigint[], $3::timestamptz[], $4::text[], $5::text[], $6::bigint[]) as t
+on conflict (subscription_id, delivery_id) do update
+set execution_id = excluded.execution_id where d.execution_id is null"""
 _CIRCUIT: Final = """
 select path, state::text as state, revision from noetl.circuit where tenant_id = $1 and path = $2"""
 _FIRST: Final = """
@@ -97,12 +117,17 @@ class PostgresDeliveries:
         tag = await self._database.execute(_ADD, id_of(subscription_id), given)
         return int(tag.rpartition(" ")[2])
 
+    async def get(self, subscription_id: str, delivery_id: str) -> DeliveryRow | None:
+        """One of them."""
+        row = await self._database.fetchrow(_ONE, id_of(subscription_id), id_of(delivery_id))
+        return None if row is None else _delivered(row)
+
     async def page(self, subscription_id: str, listing: DeliveryListing) -> list[DeliveryRow]:
         """A page, newest first."""
         at, delivery_id = listing.after or (None, None)
         message_id = listing.message_id
         rows = await self._database.background.fetch(
-            _DELIVERIES,
+            _OLDEST if listing.is_oldest_first else _DELIVERIES,
             id_of(subscription_id),
             moment(at),
             id_of(delivery_id),
@@ -114,6 +139,19 @@ class PostgresDeliveries:
             listing.limit,
         )
         return [_delivered(row) for row in rows]
+
+    async def ran(self, subscription_id: str, rows: Sequence[DeliveryRow]) -> None:
+        """Note the runs of deliveries that have waited."""
+        first = {row.delivery_id: row for row in reversed(rows)}.values()
+        await self._database.execute(
+            _RAN,
+            id_of(subscription_id),
+            [id_of(row.delivery_id) for row in first],
+            [moment(row.at) for row in first],
+            [row.outcome for row in first],
+            [row.reason for row in first],
+            [id_of(row.execution_id) for row in first],
+        )
 
 
 class PostgresCircuits:

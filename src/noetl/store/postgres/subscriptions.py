@@ -79,8 +79,10 @@ order by path collate "C", tenant_id collate "C" """
 _KNOWN: Final = """
 select event_id, seq from noetl.event where execution_id = $1 and event_id = any($2::bigint[])"""
 _HELD: Final = """
-select d.scope, d.dedup_key from unnest($1::text[], $2::text[]) as k(scope, dedup_key)
-join noetl.subscription_dedup d on d.scope = k.scope and d.dedup_key = k.dedup_key
+select k.scope, k.dedup_key from unnest($1::text[], $2::text[]) as k(scope, dedup_key)
+cross join lateral (
+    select d.expires_at from noetl.subscription_dedup d
+    where d.scope = k.scope and d.dedup_key = k.dedup_key offset 0) as d
 where d.expires_at > $3"""
 _DUE: Final = f"{_FROM} where next_tick_at <= $1 order by next_tick_at, subscription_id limit $2"
 _NEXT: Final = "select min(next_tick_at) from noetl.subscription"

@@ -8,7 +8,14 @@ from noetl.dsl.parse import parse
 from noetl.dsl.schema import schema
 from noetl.dsl.shape import Fields
 from noetl.dsl.subscription.document import Cadence, Directive, Keda, Subscription, SubscriptionSpec
-from noetl.dsl.subscription.ingress import Challenge, CustomChallenge, Ingress, IngressDedup, Rate
+from noetl.dsl.subscription.ingress import (
+    Challenge,
+    CustomChallenge,
+    Ingress,
+    IngressDedup,
+    Rate,
+    aliases_in,
+)
 from noetl.dsl.subscription.spool import Downstream, Spool
 from noetl.dsl.subscription.verify import (
     VERIFIERS,
@@ -548,3 +555,34 @@ def test_a_handshake_is_a_name_or_a_map(text, expected):
 )
 def test_every_key_has_words_for_the_reference(cls):
     assert all(item.shape.words() for item in Fields.of(cls).keys.values())
+
+
+# ---------------------------------------------------------------------------- its credentials
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "expected"),
+    [
+        ("{type: github, secret: [a, b]}", "", {"a", "b"}),
+        ("{type: ed25519, public_key: a}", "", {"a"}),
+        ("{type: basic, user: a, password: [b, c]}", "", {"a", "b", "c"}),
+        ("{type: jwt, issuer: i, audience: a, algorithms: [hs256], key: k}", "", {"k"}),
+        ("{type: jwt, issuer: i, audience: a}", "", set()),
+        ("{type: pubsub_oidc, audience: a, service_account: s}", "", set()),
+        ("{type: github, secret: a}", "challenge: {type: meta, verify_token: t}", {"a", "t"}),
+        ("{type: github, secret: a}", "challenge: slack", {"a"}),
+    ],
+)
+def test_the_credentials_of_a_listener_are_those_of_its_verifier_and_its_handshake(
+    text, more, expected
+):
+    ingress = read(PUSH_HEAD + f"    verify: {text}\n    {more}\n").spec.ingress
+    assert aliases_in(ingress) == expected
+
+
+@pytest.mark.parametrize(("line", "is_kept"), [("", False), ("keep_rejected: true", True)])
+def test_what_is_rejected_is_kept_only_when_that_is_said(line, is_kept):
+    ingress = read(
+        PUSH_HEAD + f"    verify: {{type: github, secret: a}}\n    {line}\n"
+    ).spec.ingress
+    assert ingress.keep_rejected is is_kept

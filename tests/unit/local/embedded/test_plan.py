@@ -133,6 +133,7 @@ def test_a_gateway_reads_its_settings_from_what_it_is_given(home, keys, monkeypa
     assert found.internal_token == keys.read("internal.token")
     assert found.internal_token_file == str(home.secret_file("internal.token"))
     assert (found.shows_schema, found.has_pages) == (True, True)
+    assert found.spool_default == f"local_disk:{home.folder('spool')}"
     assert "not-for-the-gateway" not in child.environ.values()
     secrets = [file.read_text().strip() for file in home.folder("secrets").iterdir()]
     assert not set(secrets) & {*child.environ.values(), *child.command}

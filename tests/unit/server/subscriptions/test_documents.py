@@ -27,6 +27,7 @@ PUSH: dict[str, Any] = {
 }  # fmt: skip
 SCHEDULED = NATS | {"activation": "scheduled", "cadence": "5m"}
 GONE = object()
+LITERAL = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 
 def document(spec: Any, **top: Any) -> str:
@@ -142,6 +143,30 @@ ROWS: list[tuple[str, str, str]] = [
      "/spec/ingress/gateway_path"),
     (document(spec(PUSH, ingress__verify={"type": "none"})), "verify_none",
      "/spec/ingress/verify/type"),
+    (document(spec(PUSH, ingress__verify=GONE)), "ingress_invalid", "/spec/ingress"),
+    (document(spec(PUSH, ingress__verify__type="md5")), "ingress_invalid",
+     "/spec/ingress/verify/type"),
+    (document(spec(PUSH, ingress__verify__secret=GONE)), "ingress_invalid",
+     "/spec/ingress/verify"),
+    (document(spec(PUSH, ingress__verify__secret=LITERAL)), "ingress_invalid",
+     "/spec/ingress/verify/secret"),
+    (document(spec(PUSH, ingress__verify__secret=["hook", LITERAL])), "ingress_invalid",
+     "/spec/ingress/verify/secret/1"),
+    (document(spec(PUSH, ingress__keep_rejected="maybe")), "ingress_invalid",
+     "/spec/ingress/keep_rejected"),
+    (document(spec(PUSH, activation="continuous")), "activation_invalid", "/spec/activation"),
+    *(
+        (document(spec(PUSH, headers={"directives": [rule]})), "directive_invalid",
+         f"/spec/headers/directives/0{place}")
+        for rule, place in (
+            (ROUTE | {"allowed": []}, "/allowed"),
+            ({"header": "x-p", "controls": "priority", "map": {}}, "/map"),
+            (ROUTE | {"controls": "credential"}, "/controls"),
+            (ROUTE | {"controls": "auth"}, "/controls"),
+            ({"header": "Authorization", "controls": "schema_hint"}, "/header"),
+            ({"header": "X-Signature", "controls": "schema_hint"}, "/header"),
+        )
+    ),
     (document(spec(scaling={"keda": KEDA | {"trigger": "cpu"}})), "scaling_invalid",
      "/spec/scaling/keda/trigger"),
     (document(spec(scaling={"keda": KEDA | {"min": 3}})), "scaling_invalid",
@@ -197,10 +222,14 @@ async def test_right_documents_are_taken() -> None:
 @virtually
 async def test_a_workflow_and_unknown_keys_are_refused_and_x_keys_are_free() -> None:
     async with rig() as r:
-        for content in (document(NATS, workflow=[]), document(spec(colour="red"))):
+        unknown = spec(PUSH, ingress__verify__colour="red")
+        for content in (
+            document(NATS, workflow=[]), document(spec(colour="red")), document(unknown),
+        ):  # fmt: skip
             with pytest.raises(Refused) as refused:
                 await r.client.register(Register(content=content))
             assert refused.value.problem.status == 422
+        assert refused.value.problem.errors[0]["pointer"] == "/spec/ingress/verify/colour"
         await r.client.register(Register(content=document(NATS | {"x-note": 1})))
 
 
@@ -211,3 +240,13 @@ async def test_a_path_under_system_is_for_the_platform() -> None:
         content = document(NATS, metadata={"name": "m", "path": "system/m"})
         asked = developer.register(Register(content=content))
         assert (await refusal(asked))[1] == "reserved_namespace"
+
+
+@virtually
+async def test_a_secret_in_the_clear_is_in_no_answer() -> None:
+    async with rig() as r:
+        content = document(spec(PUSH, ingress__verify__secret=LITERAL))
+        with pytest.raises(Refused) as refused:
+            await r.client.register(Register(content=content))
+        assert refused.value.problem.status == 422
+        assert LITERAL not in msgspec.json.encode(refused.value.problem).decode()

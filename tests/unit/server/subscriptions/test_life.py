@@ -178,6 +178,7 @@ async def test_two_subscriptions_with_one_listener_are_409_and_nothing_is_kept()
         with pytest.raises(Refused) as refused:
             await r.client.register(Register(content=document("subs/two", PUSH % "orders")))
         assert (refused.value.problem.status, refused.value.problem.code) == (409, "listener_taken")
+        assert refused.value.problem.errors[0]["pointer"] == "/spec/ingress/gateway_path"
         with pytest.raises(Refused):
             await r.client.register_subscription("subs/two")
         await r.client.register(Register(content=document(spec=PUSH % "other")))

@@ -92,6 +92,54 @@ async def test_the_run_of_a_message_tells_of_it_in_one_commit() -> None:
 
 
 @virtually
+async def test_the_run_of_a_delivery_says_first_that_it_was_accepted() -> None:
+    async with rig() as r:
+        sub = await registered(r)
+        pushed = {"listener": "orders", "delivery_id": "4711"}
+        made = await dispatched(r, sub, trace=TRACE, ingress=pushed)
+        rows = (await r.client.events(made.execution_id, limit=3)).items
+        assert [row["event_type"] for row in rows] == [
+            "playbook.started",
+            "subscription.message.accepted",
+            "subscription.message.directives_applied",
+        ]
+        assert rows[1]["context"] == {
+            "message_id": "PLANT:1", "execution_id": made.execution_id, **pushed,
+        }  # fmt: skip
+        assert (rows[1]["status"], rows[1]["step"]) == ("ACCEPTED", "ingress")
+        assert rows[0]["meta"]["subscription"]["delivery_id"] == "4711"
+        spooled = pushed | {"spool_ref": "noetl://spool/a/1/m"}
+        drained = await dispatched(r, sub, 2, ingress=spooled)
+        assert await facts(r, drained.execution_id, "message.accepted") == []
+        assert len(await facts(r, drained.execution_id, "message.replayed")) == 1
+        with pytest.raises(Refused) as refused:
+            await dispatched(r, sub, 3, ingress=pushed | {"delivery_id": "x"})
+        assert refused.value.problem.code == "invalid_id"
+
+
+@virtually
+async def test_a_body_that_comes_again_under_new_ids_is_one_run_in_one_batch_and_later() -> None:
+    async with rig() as r:
+        sub = await registered(r)
+
+        def body(n: int) -> Execute:
+            keys = Dedup(key=f"id:{n}", window_secs=60, replay_key="r:x", replay_window_secs=3600)
+            return message(sub, n, dedup=keys, execution_id=str(9000 + n))
+
+        batch = await r.client.execute_batch(tuple(body(n) for n in range(5)))
+        assert (batch.started, batch.duplicates) == (1, 4)
+        assert {item.execution_id for item in batch.results} == {"9000"}
+        await asyncio.sleep(3_000)
+        batches = await asyncio.gather(
+            *(r.client.execute_batch((body(n), body(n + 1))) for n in range(10, 20, 2))
+        )
+        assert [batch.duplicates for batch in batches] == [2] * 5
+        later = await r.client.execute(body(30))
+        assert (later.status, later.execution_id) == ("duplicate", "9000")
+        assert len((await r.client.children(sub)).items) == 1
+
+
+@virtually
 async def test_a_message_without_directives_and_trace_tells_nothing_of_them() -> None:
     async with rig() as r:
         sub = await registered(r)

@@ -135,6 +135,8 @@ def kind_of(schema: Json) -> str:
     if "enum" in schema:
         return " or ".join(f"<code>{escape(str(word))}</code>" for word in schema["enum"])
     kind = schema.get("type", "any")
+    if kind == "array" and "prefixItems" in schema:
+        return f"list of {', '.join(map(kind_of, schema['prefixItems']))}"
     if kind == "array":
         return f"list of {kind_of(schema.get('items', {}))}"
     if kind == "object" and isinstance(schema.get("additionalProperties"), dict):

@@ -1,0 +1,1 @@
+"""Deliveries of senders: what gateways tell of them, replays, and trial deliveries."""
