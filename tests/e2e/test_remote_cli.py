@@ -22,12 +22,15 @@ from noetl.api.identity import AccountChange, NewAccount, NewRole, NewToken
 from noetl.api.problems import Refused
 from noetl.api.runtime import WorkerEntry
 from noetl.api.schedules import ScheduleBody
+from noetl.api.subscriptions import PutDeliveries, PutDelivery
 from noetl.cli.app import main
 from noetl.cli.command import GROUPS, every, load
 from noetl.clock import rfc3339
 from noetl.server.access.tokens import digest, new_token
+from noetl.server.fleet.gateways import over_sockets
 from noetl.store.identity import TokenRow
 from tests.servers.memory import MemoryServer
+from tests.unit.cli.gatehouse import HOOKS, Gatehouse
 from tests.unit.cli.runs import NOOP, WAITING, document, finish, register, start
 
 ROOT = Path(__file__).parents[2]
@@ -73,8 +76,8 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def working(folder):
-    """A server with a worker, which has run something."""
-    with MemoryServer(folder) as server:
+    """A server with a worker, which has run something, and with a gateway before it."""
+    with MemoryServer(folder, gateways=over_sockets) as server, Gatehouse() as server.house:
         for name in ("hello", "subplaybook_child", "subplaybook_parent"):
             register(server, "", (folder / f"examples/{name}.yaml").read_text())
         yield server
@@ -149,11 +152,28 @@ async def furnished(client):
         await client.add_token(NewToken(name="before", account_id=ada.account_id))
 
 
+async def delivered(server, client, execution_id):
+    """A listener of webhooks, a gateway that takes what is sent to it, and a delivery before."""
+    accepted = {"status": "accepted", "execution_id": execution_id, "delivery_id": "7"}
+    server.house.answers[:] = [(202, accepted)]
+    await server.house.join(client)
+    path = "subscriptions/orders"
+    await client.register(Register(content=HOOKS.format(path=path, listener="orders")))
+    listens = await client.register_subscription(path)
+    row = PutDelivery(
+        delivery_id=server.ids.new(), at=rfc3339(server.clock.now()), outcome="accepted",
+        status=202, execution_id=execution_id,
+    )  # fmt: skip
+    await client.put_deliveries(listens.subscription_id, PutDeliveries(items=(row,)))
+
+
 @pytest.mark.parametrize("example", dict.fromkeys(EXAMPLES))
 def test_every_example_of_the_help_works(working, folder, tmp_path, inside, example):
-    start(working, "examples/hello", (folder / "examples/hello.yaml").read_text())
+    hello = start(working, "examples/hello", (folder / "examples/hello.yaml").read_text())
     register(working, "", (folder / "examples/branches.yaml").read_text())
     working.call(furnished)
+    if "subscriptions/orders" in example:
+        working.call(lambda client: delivered(working, client, hello))
     if not set("|>") & set(example):
         code, out, err = inside(working, *shlex.split(example)[1:])
         assert code == 0, out + err

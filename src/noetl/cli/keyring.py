@@ -16,7 +16,7 @@ def put(name: str, secret: str) -> bool:
         return False
     try:
         found.set_password(SERVICE, name, secret)
-    except Exception:  # noqa: BLE001 - whatever a backend does: the file takes it then
+    except Exception:  # noqa: BLE001 - a backend is a plugin that raises what it likes (D-Bus, COM, its own): the file takes the secret then
         return False
     return True
 
@@ -28,7 +28,7 @@ def get(name: str) -> str | None:
         return None
     try:
         secret: str | None = found.get_password(SERVICE, name)
-    except Exception:  # noqa: BLE001 - as above
+    except Exception:  # noqa: BLE001 - as above: whoever is not given a secret signs in again
         return None
     return secret
 
@@ -38,7 +38,7 @@ def delete(name: str) -> None:
     found = _keyring()
     if found is None:
         return
-    with suppress(Exception):  # it is not there, or cannot be deleted
+    with suppress(Exception):  # as above: it is not there, or it stays and its session has ended
         found.delete_password(SERVICE, name)
 
 
@@ -46,7 +46,10 @@ def _keyring() -> Any:  # noqa: ANN401 - a package that may not be there
     """The package, when it has a place to keep secrets in; none otherwise."""
     try:
         found = import_module("keyring")
+    except ImportError:
+        return None
+    try:
         is_usable = found.get_keyring().priority > 0
-    except Exception:  # noqa: BLE001 - not installed, or a backend that cannot be used here
+    except Exception:  # noqa: BLE001 - a backend that cannot be used here says so by whatever it raises
         return None
     return found if is_usable else None

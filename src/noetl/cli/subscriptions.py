@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from noetl.cli.command import Group, remote_spec
+from noetl.cli.deliveries import DELIVERIES, REPLAY
 from noetl.cli.failures import CommandFailed
 from noetl.cli.letters import DEAD_LETTERS, DISCARD, REDRIVE
+from noetl.cli.trying import TEST
 
 if TYPE_CHECKING:
     from noetl.api.client import Client
@@ -209,6 +211,9 @@ COMMAND = Group(
         "dead-letters": DEAD_LETTERS,
         "redrive": REDRIVE,
         "discard": DISCARD,
+        "deliveries": DELIVERIES,
+        "replay": REPLAY,
+        "test": TEST,
     },
     examples=("noetl subscriptions list", f"noetl subscriptions pause {_A}"),
 )
