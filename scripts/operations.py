@@ -134,6 +134,8 @@ def _kind(schema: Json) -> str:
         return ", ".join(f"`{word}`" for word in schema["enum"])
     kind = str(schema.get("type", "any"))
     if kind == "array":
+        if "prefixItems" in schema:
+            return f"[{', '.join(map(_kind, schema['prefixItems']))}]"
         return f"list of {_kind(schema.get('items', {}))}"
     if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
         return f"map of {_kind(schema['additionalProperties'])}"

@@ -32,7 +32,6 @@ KNOWN = {*PROBLEMS, *RUNS, *PROCESSES, *FAILURES, *CODES, *OTHER}
 LATER = {
     "not_compilable", "not_overridable",
     "plugin_invalid", "reserved_tool_kind",
-    "unknown_listener",
 }  # fmt: skip
 """Codes of parts that are not built yet; they are part of the contract."""
 
