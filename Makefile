@@ -3,7 +3,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-JOBS ?= auto
+JOBS ?= $(shell sh scripts/jobs.sh)
 MINUTES ?= 10
 HOURS ?= 8
 CASES ?= 100000
