@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 QUICK = ("parse", "render", "startup", "chain", "fanout", "runs", "latency")
 LOAD = (
     "chain_http", "dispatch", "ingest", "sse", "gateway", "gateway_proxy", "sustained", "large",
-    "footprint", "scale_out", "spool", "subscriptions", "isolation",
+    "footprint", "scale_out", "spool", "subscriptions", "ingress", "isolation",
 )  # fmt: skip
 SCALE = ("scale_log", "scale_loop", "scale_history")
 TOOLS = ("tool_http", "tool_postgres", "tool_transfer")
 ALL = (*QUICK, *LOAD, *SCALE, *TOOLS, "engine", "python_step", "local_run", "template_engines")
-LONG = frozenset({"footprint", "gateway", "spool", "sse", "sustained", *SCALE})
+LONG = frozenset({"footprint", "gateway", "ingress", "spool", "sse", "sustained", *SCALE})
 """Scenarios that can measure at greater length."""
 SIZED = frozenset({"chain", "fanout", "runs", "latency"})
 """Scenarios that can measure another size: steps, items, executions, samples."""
