@@ -366,6 +366,8 @@ async def test_b29_a_rejected_delivery_that_is_kept_is_judged_again_but_for_its_
         assert again.status == "started", again
         [run] = await completed(client, "stale", 1, site)
         assert again.execution_id == run.execution_id
+        events = await client.events(run.execution_id)
+        assert events.items[0]["meta"]["replay_of"] == oldest.delivery_id
         refused = await client.replay_delivery(sub, newest.delivery_id)
         assert refused.status != "started", refused
         assert len(await runs_of(client, "stale")) == 1

@@ -38,6 +38,8 @@ class Ingress(
     """Where it was pushed to, if it was."""
     delivery_id: str | None = None
     """The request of the sender that brought it."""
+    replay_of: str | None = None
+    """The delivery that was rejected, and that a person has let in."""
 
 
 class Execute(

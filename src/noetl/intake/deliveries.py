@@ -188,7 +188,7 @@ def _pushed(message: Mapping[str, Any]) -> dict[str, Any]:
     about = message.get("metadata") or {}
     if about.get("mode") != "push":
         return {}
-    return {name: about[name] for name in ("listener", "delivery_id") if name in about}
+    return {name: about[name] for name in ("listener", "delivery_id", "replay_of") if name in about}
 
 
 def replay_start(listener: Listener, item: Item) -> Start:

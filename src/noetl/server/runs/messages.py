@@ -49,6 +49,8 @@ class Messages:
             told |= {"message_id": ingress.message_id, "downstream": ingress.downstream}
             if ingress.delivery_id is not None:
                 told["delivery_id"] = parse(ingress.delivery_id)
+            if ingress.replay_of is not None:
+                wanted.replay_of = parse(ingress.replay_of)
             wanted.told = tuple(_told(ingress, wanted.trace))
         wanted.subscription = told
         if not body.trigger:
