@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from noetl.cli.tree import duration
+from noetl.cli.text import duration
 from noetl.engine.events import CommandIssued
 from noetl.engine.rows import from_row
 from noetl.local.steps import Run, Runs

@@ -99,8 +99,8 @@ def _name(item: dict[str, Any]) -> str:
 
 
 def _row(item: dict[str, Any]) -> "tuple[Cell, ...]":
+    from noetl.cli.text import duration
     from noetl.cli.times import At
-    from noetl.cli.tree import duration
 
     steps = item["steps"]
     done = steps["completed"] + steps["failed"] + steps["skipped"]

@@ -6,8 +6,8 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TextIO
 
-from noetl.cli.text import visible
-from noetl.cli.tree import STYLES, duration, tree
+from noetl.cli.text import duration, visible
+from noetl.cli.tree import STYLES, tree
 from noetl.engine.events import StepEntered, StepExited, StepSkipped
 from noetl.local.steps import Runs
 

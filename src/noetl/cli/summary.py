@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from noetl.cli.text import visible, yaml_text
-from noetl.cli.tree import duration
+from noetl.cli.text import duration, visible, yaml_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -92,8 +92,8 @@ def _replay(out: "Output", name: str) -> None:
 def _tell(out: "Output", suite: "Suite", verdicts: "Sequence[Verdict]") -> None:
     if out.is_structured:
         return
-    from noetl.cli.text import visible
-    from noetl.cli.tree import STYLES, duration, tree
+    from noetl.cli.text import duration, visible
+    from noetl.cli.tree import STYLES, tree
 
     for verdict in verdicts:
         sign = "✔" if verdict.is_passed else out.styled("✖", "red")

@@ -18,6 +18,9 @@ _UNESCAPED: Final = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*(?: [A-Za-z0-9_./-]+)*")
 _WORDS: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 _NARROWEST: Final = 20
+MS: Final = 1000
+"""Milliseconds in a second."""
+MINUTE_S: Final = 60
 
 
 def visible(text: str) -> str:
@@ -119,3 +122,17 @@ def nearest(word: str, known: tuple[str, ...]) -> str:
     if close:
         return f"did you mean `{close[0]}`?"
     return "known here: " + ", ".join(f"`{item}`" for item in known)
+
+
+def duration(ms: float) -> str:
+    """`12 ms`, `0.4 s`, `3 min 20 s`."""
+    seconds = ms / MS
+    if ms < MS / 10:
+        return f"{ms:.0f} ms"
+    if seconds < MINUTE_S:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), MINUTE_S)
+    if minutes < MINUTE_S:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, MINUTE_S)
+    return f"{hours} h {minutes} min"

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from noetl.cli.failures import CommandFailed
-from noetl.cli.tree import duration
+from noetl.cli.text import duration
 from noetl.clock import rfc3339
 
 if TYPE_CHECKING:

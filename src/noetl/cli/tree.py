@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from noetl.cli.text import visible
+from noetl.cli.text import MINUTE_S, MS, duration, visible
 from noetl.local.steps import RUNNING, elapsed_ms
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ STYLES: Final[dict[str, tuple[Style, ...]]] = {
 }
 _BAR: Final = 20
 _NAME: Final = 20
-_SECOND: Final = 1000
-_MINUTE: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,23 +103,9 @@ def _children(step: StepRun, width: int) -> Iterator[Line]:
         yield Line(status, f"   └ {visible(path):<{width}}{words}")
 
 
-def duration(ms: float) -> str:
-    """`12 ms`, `0.4 s`, `3 min 20 s`."""
-    seconds = ms / _SECOND
-    if ms < _SECOND / 10:
-        return f"{ms:.0f} ms"
-    if seconds < _MINUTE:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), _MINUTE)
-    if minutes < _MINUTE:
-        return f"{minutes} min {rest} s"
-    hours, minutes = divmod(minutes, _MINUTE)
-    return f"{hours} h {minutes} min"
-
-
 def clock(ms: float) -> str:
     """`00:12`, `1:00:12`."""
-    minutes, seconds = divmod(int(ms / _SECOND), _MINUTE)
-    hours, minutes = divmod(minutes, _MINUTE)
+    minutes, seconds = divmod(int(ms / MS), MINUTE_S)
+    hours, minutes = divmod(minutes, MINUTE_S)
     short = f"{minutes:02}:{seconds:02}"
     return f"{hours}:{short}" if hours else short

@@ -1,4 +1,5 @@
-from noetl.cli.tree import clock, duration, tree
+from noetl.cli.text import duration
+from noetl.cli.tree import clock, tree
 from noetl.engine import events as ev
 from noetl.local.steps import Runs
 from tests.unit.local.story import log, started
