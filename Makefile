@@ -15,7 +15,7 @@ export UV_CACHE_DIR ?= $(CURDIR)/.cache/uv
 export UV_PYTHON_DOWNLOADS := never
 export PYTHON
 
-PYTEST := $(BIN)/python -m pytest
+PYTEST := $(BIN)/python -m pytest --dist worksteal
 SEEDED := $(if $(SEED),-p randomly --randomly-seed=$(SEED))
 
 .DEFAULT_GOAL := help

@@ -1,5 +1,6 @@
-"""The servers that tests share, and what Hypothesis may not judge."""
+"""The servers that tests share, their order, and what Hypothesis may not judge."""
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = [
@@ -17,3 +18,25 @@ pytest_plugins = [
 # How long an example takes, or takes to be made, tells how busy the machine is.
 settings.register_profile("ours", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ours")
+
+LONG_S = 120
+"""Tests that may take longer than this begin first, lest everybody waits for one at the end."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    """Put what takes long at the front of what each process begins with."""
+    count = getattr(config, "workerinput", {}).get("workercount", 1)
+    long, others = [], []
+    for item in items:
+        (long if _may_last(item) > LONG_S else others).append(item)
+    firsts = [long[number::count] for number in range(count)]
+    items[:] = []
+    for number, first in enumerate(firsts):
+        begin, end = (len(others) * part // count for part in (number, number + 1))
+        items += [*first, *others[begin:end]]
+
+
+def _may_last(item):
+    mark = item.get_closest_marker("timeout")
+    return mark.args[0] if mark is not None and mark.args else 0

@@ -31,7 +31,7 @@ async def prepared(server, **more):
     client = await connect(place_of("nats", fields, {}), as_written)
     js = client.jetstream()
     await js.add_stream(name="S", subjects=["s.>"], max_age=HOUR_S)
-    about = ConsumerConfig(durable_name="c", ack_policy="explicit", ack_wait=20, **more)
+    about = ConsumerConfig(durable_name="c", ack_policy="explicit", **{"ack_wait": 20, **more})
     await js.add_consumer("S", about)
     await js.publish("s.a", b"1")
     await end(client)
@@ -74,6 +74,26 @@ async def test_a_source_goes_on_after_its_broker_was_killed(server):
     await published(fields, b"2")
     message = await found(source, 2)
     assert (await source.ack([message.ack_id])).errors == ()
+    await source.close()
+
+
+async def test_an_heir_gets_what_another_held_before_what_is_new(server):
+    fields = await prepared(server, ack_wait=1.0)
+    gone = await open_source("nats", fields, {}, SystemClock())
+    [held] = await gone.poll(1, LONG_MS)
+    await gone.close()
+    await published(fields, b"2")
+    heir = await open_source("nats", fields, {}, SystemClock(), is_heir=True)
+    assert await heir.poll(5, 0) == []
+    first, second = await heir.poll(5, LONG_MS)
+    assert (first.id, first.metadata["delivered"], second.data) == (held.id, 2, 2)
+    await heir.close()
+
+
+async def test_an_heir_of_nothing_does_not_wait(server):
+    fields = await prepared(server)
+    source = await open_source("nats", fields, {}, SystemClock(), is_heir=True)
+    assert len(await source.poll(1, 0)) == 1
     await source.close()
 
 

@@ -17,7 +17,7 @@ from noetl.bus.address import Address
 from noetl.ids import random_key
 
 NOETL = Path(sys.executable).parent / "noetl"
-LATE_S = 60
+LATE_S = 30
 SPOOL = """\
   spool:
     mode: buffer_and_ack
@@ -91,9 +91,13 @@ class Desk:
         return Counter(row["event_type"] for row in rows)
 
     async def until(self, is_so):
-        async with asyncio.timeout(LATE_S):
-            while not is_so():  # noqa: ASYNC110 - a file that another process writes
-                await asyncio.sleep(0.05)
+        try:
+            async with asyncio.timeout(LATE_S):
+                while not is_so():  # noqa: ASYNC110 - a file that another process writes
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            told = self.events.read_text() if self.events.exists() else "nothing"
+            pytest.fail(f"it is not so; the events: {told[-4000:]}")
 
     async def close(self):
         await self.js.delete_stream(self.name)

@@ -130,7 +130,7 @@ class Assembly:
     async def start(self) -> None:
         """Learn what was before: circuits, who drains, and what waits."""
         await self.breakers.refresh()
-        await self.lease.keep()
+        await self._renew()
         if self.drain is not None:
             await self.drain.recover()
 
@@ -167,7 +167,9 @@ class Assembly:
                 self.drain.wake()
 
     async def _renew(self) -> None:
-        await self.lease.keep()
+        was_held = self.lease.is_held
+        if await self.lease.keep() and not was_held:
+            await self.breakers.taken_over()
 
     async def _tidy(self) -> None:
         spool, path = self.spool, self._wiring.listener.path

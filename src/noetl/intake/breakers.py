@@ -152,6 +152,12 @@ class Breakers:
 
         await self._change(name, back)
 
+    async def taken_over(self) -> None:
+        """Whoever asked before is gone: nobody waits for the answers to his probes."""
+        for name in self._circuits:
+            if self.state(name).phase == "half_open":
+                await self.released(name)
+
     async def _ask(self, name: str) -> Word:
         said: Word = "hold"
 

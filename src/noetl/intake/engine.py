@@ -18,7 +18,7 @@ from noetl.intake.pushes import ANSWER_S, PUSHED_AT_ONCE, Pushes
 from noetl.intake.spans import spanned
 from noetl.intake.work import Work
 from noetl.sources.breaker import PROBE_LASTS_MS
-from noetl.sources.ordering import SERVER, downstreams_of, ordering_of
+from noetl.sources.ordering import SERVER, downstreams_of, is_kept_by_one, ordering_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -62,8 +62,7 @@ class Intake:
         self.dispatcher = Dispatcher(starter, told=self._heard, batch_max=self.shared_max)
         self._lanes = Lanes()
         self._pushes = Pushes(self, parts, Gathered(self.dispatcher, self.shared_max))
-        is_alone = spec.runtime.max_instances == 1 and ordering_of(spec) != "none" and not is_push
-        self._held = Held(parts.clock) if is_alone else None
+        self._held = Held(parts.clock) if is_kept_by_one(spec) and not is_push else None
         self._room = asyncio.Semaphore(spec.runtime.concurrency)
         self._passive = {one.name for one in downstreams_of(spec) if one.probe == "passive"}
         self._reruns = Reruns()

@@ -22,6 +22,7 @@ from noetl.local.alone import Alone, Letters
 from noetl.local.events import RECEIVED
 from noetl.sources.base import SourceError
 from noetl.sources.opening import open_source
+from noetl.sources.ordering import is_kept_by_one
 from noetl.subscription.app import connection_of
 from noetl.subscription.ports import Ports
 from noetl.subscription.run import Runtime
@@ -233,7 +234,7 @@ async def _source(job: Job) -> Source:
     try:
         made = await open_source(
             spec.source, connection_of(job.listened), _fields(job, spec), job.clock,
-            emulator=job.emulator,
+            emulator=job.emulator, is_heir=not job.is_once and is_kept_by_one(spec),
         )  # fmt: skip
     except SourceError as fault:
         if job.is_once and fault.is_retryable:

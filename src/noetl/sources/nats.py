@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from noetl.sources.places import Addresses, NatsPlace
 
 ANSWER_S: Final = 5.0
+LOOK_S: Final = 0.25
+"""How often a consumer is looked at whose messages are in the hands of others."""
 AT_ONCE: Final = 64
 """Messages that are settled at the same time."""
 _NANOS: Final = 1_000_000_000
@@ -66,6 +68,7 @@ class NatsSource:
         self._facts = Facts()
         self.is_owner = False
         """Whether the connection ends with it."""
+        self._inherits_until: float | None = None
 
     @classmethod
     async def at(
@@ -100,8 +103,14 @@ class NatsSource:
         )
         return source
 
+    def inherit(self) -> None:
+        """Fetch nothing new until what others have fetched is settled, or is delivered again."""
+        self._inherits_until = self._clock.monotonic() + (self._facts.ack_wait_s or 0.0)
+
     async def poll(self, batch: int, timeout_ms: int) -> list[PolledMessage]:
         """What waits now; else the first that comes within the time, and what comes with it."""
+        if self._inherits_until is not None and not await self._inherited(timeout_ms / 1000):
+            return []
         found = await self._pull(batch, 0.0)
         if not found and timeout_ms > 0:
             found = await self._pull(1, timeout_ms / 1000)
@@ -140,6 +149,18 @@ class NatsSource:
         """A connection of its own ends; what was not settled is delivered again."""
         if self.is_owner:
             await end(self._client)
+
+    async def _inherited(self, timeout_s: float) -> bool:
+        """Whether nothing is in the hands of others any more; what is due again comes first."""
+        due = self._inherits_until or 0.0
+        until = self._clock.monotonic() + timeout_s
+        while self._clock.monotonic() < due and int((await self._info())["num_ack_pending"]):
+            left = min(due, until) - self._clock.monotonic()
+            if left <= 0:
+                return self._clock.monotonic() >= due
+            await asyncio.sleep(min(LOOK_S, left))
+        self._inherits_until = None
+        return True
 
     # ------------------------------------------------------------------ asking the broker
 

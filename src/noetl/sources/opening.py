@@ -8,7 +8,7 @@ anybody's, passes its guard as `addresses`.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from noetl.sources.base import Facts, SourceError, unavailable
 from noetl.sources.places import KafkaPlace, NatsPlace, as_written, place_of
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from noetl.clock import Clock
     from noetl.sources.base import AckReport, PolledMessage, Source
+    from noetl.sources.nats import NatsSource
     from noetl.sources.places import Addresses, Place
 
 T = TypeVar("T")
@@ -35,6 +36,7 @@ async def open_source(  # noqa: PLR0913 - what a source is made of
     *,
     addresses: Addresses = as_written,
     emulator: str = "",
+    is_heir: bool = False,
 ) -> Source:
     """Open a source; one whose connection breaks is made anew with the next call.
 
@@ -45,12 +47,15 @@ async def open_source(  # noqa: PLR0913 - what a source is made of
         clock: Tells when messages were received.
         addresses: What a host may be reached at.
         emulator: Where an emulator of Pub/Sub listens (`PUBSUB_EMULATOR_HOST`).
+        is_heir: Whether what another has fetched and not settled comes first, to stay in order.
     """
     place = place_of(kind, fields, auth_fields, emulator=emulator)
     source = LastingSource(
         lambda: opened(place, clock, addresses), is_remade_by_acks=isinstance(place, NatsPlace)
     )
-    await source.open()
+    first = await source.open()
+    if is_heir and isinstance(place, NatsPlace):
+        cast("NatsSource", first).inherit()
     return source
 
 

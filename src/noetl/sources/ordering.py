@@ -46,6 +46,11 @@ def is_ordered(spec: SubscriptionSpec, lane: str) -> bool:
     return ordering == "global" or (ordering == "per_key" and bool(lane))
 
 
+def is_kept_by_one(spec: SubscriptionSpec) -> bool:
+    """Whether one process alone sees to the order of all messages."""
+    return spec.runtime.max_instances == 1 and ordering_of(spec) != "none"
+
+
 def circuit_of(spec: SubscriptionSpec) -> Circuit:
     """When circuits open, also of a document that says nothing about it."""
     return spec.spool.circuit if spec.spool else Circuit()

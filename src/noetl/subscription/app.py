@@ -18,6 +18,7 @@ from noetl.intake.endings import ServerEndings
 from noetl.intake.keeping import OFF, ServerLetters, mode_of
 from noetl.intake.metrics import IntakeMetrics
 from noetl.sources.opening import open_source
+from noetl.sources.ordering import is_kept_by_one
 from noetl.subscription.ports import Ports
 from noetl.subscription.run import Runtime
 from noetl.subscription.secrets import Credentials
@@ -165,7 +166,12 @@ class App:
         spec, parts = listened.spec, self._parts
         auth = await self._credentials.fields(spec.auth, listened.subscription_id)
         return await open_source(
-            spec.source, connection_of(listened), auth, parts.clock, emulator=parts.emulator
+            spec.source,
+            connection_of(listened),
+            auth,
+            parts.clock,
+            emulator=parts.emulator,
+            is_heir=is_kept_by_one(spec),
         )
 
     @asynccontextmanager

@@ -268,7 +268,9 @@ def test_a_request_that_makes_no_sense_is_split_until_the_bad_one_is_alone(raise
 # ---------------------------------------------------------------------------- not now
 
 
-def test_without_a_server_a_delivery_is_tried_for_three_seconds_and_then_waits():
+def test_without_a_server_a_delivery_is_tried_for_three_seconds_and_then_waits(monkeypatch):
+    monkeypatch.setattr("noetl.intake.pushes.JITTER", 0.0)
+
     async def main():
         world = listener()
         world.server.is_down = True
@@ -277,7 +279,7 @@ def test_without_a_server_a_delivery_is_tried_for_three_seconds_and_then_waits()
             found = await push(engine, world, 1)
             assert told(found) == ("ack", "spooled", "circuit_open")
             assert found.spool_ref.startswith("noetl://spool/")
-            assert 2.0 <= world.clock.monotonic() - began <= 3.3
+            assert world.clock.monotonic() - began == pytest.approx(2.7)
             assert len(world.server.requests) == 4
             begun = world.clock.monotonic()
             found = await push(engine, world, 2)
