@@ -9,6 +9,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from noetl.api.credentials import CredentialPut, KeychainPut
+from noetl.api.executions import Execute
 from noetl.api.problems import Refused
 from noetl.secrets.fetch import Answer
 from tests.unit.server.rig import virtually
@@ -223,6 +224,23 @@ async def test_scopes_decide_who_shares_a_value() -> None:
                 command = await s.claimed(ENTRY % scope + FLOW)
                 await s.sealed("t", command, kind="keychain")
             assert len(issuer.asks) == asks, scope
+
+
+@virtually
+async def test_a_shared_value_is_that_of_a_run_and_all_that_it_has_started() -> None:
+    issuer = Issuer()
+    async with scene(fetch=issuer) as s:
+        parent = await s.claimed(ENTRY % "shared" + FLOW)
+        first = await s.sealed("t", parent, kind="keychain")
+        child = Execute(path="demo/it", parent_execution_id=s.run)
+        started = await s.client.execute(child)
+        (command,) = await s.r.claim()
+        assert command.execution_id == started.execution_id
+        assert await s.sealed("t", command, kind="keychain") == first
+        assert len(issuer.asks) == 1
+        other = await s.claimed(ENTRY % "shared" + FLOW)
+        assert await s.sealed("t", other, kind="keychain") != first
+        assert len(issuer.asks) == 2
 
 
 @virtually
