@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.fuzz.api.stage import Stage
 
 MOST_FAULTS = 5
-EACH = 5
+EACH = 12
 """Requests that are made of one that was generated."""
 
 
