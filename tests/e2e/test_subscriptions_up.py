@@ -19,6 +19,8 @@ from tests.e2e.test_up import BIN, environ, record
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "subscriptions"
 PORT = "8099"
+FIRST_PORT = 21_000
+"""Below those that the system gives to whoever asks for any: nobody takes it meanwhile."""
 LATE_S = 60.0
 COUNT = 60
 
@@ -50,12 +52,17 @@ def noetl(home, tmp_path):
 def port(tmp_path):
     """A copy of the example whose store is at a port of its own."""
     shutil.copytree(EXAMPLE, tmp_path / "example")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        number = probe.getsockname()[1]
+    number = next(
+        number for number in range(FIRST_PORT + os.getpid() % 5000, 32_000) if _free(number)
+    )
     for file in (tmp_path / "example").glob("*.yaml"):
         file.write_text(file.read_text().replace(PORT, str(number)))
     return number
+
+
+def _free(number):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", number)) != 0
 
 
 @contextmanager
@@ -64,7 +71,7 @@ def store(port):
     words = [sys.executable, str(EXAMPLE / "store.py"), str(port)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         try:
-            process.stdout.readline()
+            assert process.stdout.readline(), f"the store does not listen at {port}"
             yield
         finally:
             process.terminate()
