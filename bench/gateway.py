@@ -13,15 +13,13 @@ gateway, the server, PostgreSQL and NATS share the processors of the machine.
 
 from __future__ import annotations
 
-import asyncio
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from bench import playbooks
 from bench.limits import at_most
+from bench.loads import played
 from bench.sampling import spread
 from bench.scenario import made, on_stack
 from noetl.api.client import Client
@@ -31,7 +29,7 @@ from noetl.api.sockets import SocketTransport
 if TYPE_CHECKING:
     from bench.stack import Stack
 
-ROOT: Final = Path(__file__).resolve().parents[1]
+LOAD: Final = "bench.gateway_load"
 PATH: Final = "bench/waiting"
 POOL: Final = "nobody"
 PEOPLE: Final = 100
@@ -63,7 +61,7 @@ def records(repeat: int, *, is_long: bool = False) -> list[dict[str, Any]]:
 async def _measure(stack: Stack, seconds: float) -> list[dict[str, Any]]:
     step = {"step": "start", "spec": {"pool": POOL}, "tool": playbooks.python("result = 1")}
     await stack.register(playbooks.playbook(PATH, step))
-    told = await _played(await _plan(stack, seconds))
+    told = await played(LOAD, await _plan(stack, seconds), MOST_S)
     delays = told.pop("delays")
     samples = sorted(delays)[:: max(1, len(delays) // 2_000)]
     calm, stalled = spread(delays), told["with_a_stalled_reader"]
@@ -137,22 +135,3 @@ async def _signed_in(people: Client, service: Client, number: int) -> list[str]:
     account = await people.add_user(NewAccount(subject=f"bench-{number}", roles=("developer",)))
     asked = Login(account_id=account.account_id)
     return [(await service.login(asked)).session_token for _ in range(SESSIONS)]
-
-
-async def _played(plan: dict[str, Any]) -> dict[str, Any]:
-    """What the clients saw."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bench.gateway_load", cwd=ROOT,
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    try:
-        async with asyncio.timeout(MOST_S):
-            told, _ = await process.communicate(json.dumps(plan).encode())
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode:
-        raise RuntimeError("the load of the gateway has failed, see above")
-    seen: dict[str, Any] = json.loads(told)
-    return seen

@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -25,6 +23,7 @@ from bench import playbooks
 from bench.history import NOBODY
 from bench.limits import at_least, at_most
 from bench.listening import cost_ms, spent
+from bench.loads import played
 from bench.processes import rss_mib, trees
 from bench.sampling import spread
 from bench.scenario import made, on_stack
@@ -33,7 +32,7 @@ from noetl.api.credentials import CredentialPut
 if TYPE_CHECKING:
     from bench.stack import Stack
 
-ROOT: Final = Path(__file__).resolve().parents[1]
+LOAD: Final = "bench.ingress_load"
 NAME: Final = "bench-hook"
 PATH: Final = "bench/hook"
 PLAYBOOK: Final = "bench/hook/one"
@@ -70,10 +69,10 @@ def records(repeat: int, *, is_long: bool = False) -> list[dict[str, Any]]:
 
 async def _measure(stack: Stack, seconds: float) -> list[dict[str, Any]]:
     await _register(stack)
-    await _played(_plan(stack, "warm", seconds=WARM_UP_S))
+    await played(LOAD, _plan(stack, "warm", seconds=WARM_UP_S), MOST_S)
     calm = await _seen(stack, _plan(stack, "calm", seconds=seconds))
     most = await _seen(stack, _plan(stack, "most", rate=0, connections=PRESSED, seconds=seconds))
-    flood = asyncio.create_task(_played(_flood(stack, seconds + 4.0)))
+    flood = asyncio.create_task(played(LOAD, _flood(stack, seconds + 4.0), MOST_S))
     await asyncio.sleep(2.0)
     under = await _seen(stack, _plan(stack, "under", seconds=seconds))
     flooded = await flood
@@ -117,7 +116,7 @@ async def _seen(stack: Stack, plan: dict[str, Any]) -> dict[str, Any]:
     """What senders were answered, and what the server has made of it."""
     under = trees({name: stack.pids[name] for name in PARTS})
     before = spent(under)
-    told = await _played(plan)
+    told = await played(LOAD, plan, MOST_S)
     after = spent(under)
     counts = told["counts"]
     accepted = counts.get("202 accepted", 0)
@@ -138,8 +137,8 @@ async def _seen(stack: Stack, plan: dict[str, Any]) -> dict[str, Any]:
 
 async def _bodies(stack: Stack) -> dict[str, Any]:
     plan = _plan(stack, "bodies", kind="bodies", connections=BODIES, secret="", network=4)
-    told = await _played(plan)
-    one = await _played(_plan(stack, "after", seconds=1.0, rate=10, connections=4))
+    told = await played(LOAD, plan, MOST_S)
+    one = await played(LOAD, _plan(stack, "after", seconds=1.0, rate=10, connections=4), MOST_S)
     return made(
         stack, "ingress-bodies", [told["peak_grew_mib"]], unit="MiB",
         correct=one["counts"].get("202 accepted", 0) > 0,
@@ -188,20 +187,3 @@ async def _register(stack: Stack) -> None:
     await stack.register(f"{_HEAD}metadata: {about}\nspec: {json.dumps(spec)}\n")
     known = await stack.client.register_subscription(PATH)
     await stack.client.steer_subscription(known.subscription_id, "activate")
-
-
-async def _played(plan: dict[str, Any]) -> dict[str, Any]:
-    """What the senders saw."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bench.ingress_load", cwd=ROOT,
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    try:
-        async with asyncio.timeout(MOST_S):
-            told, _ = await process.communicate(json.dumps(plan).encode())
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    found: dict[str, Any] = json.loads(told)
-    return found

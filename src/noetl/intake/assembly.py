@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from noetl.blobs.spool.base import SpoolError
 from noetl.blobs.spool.rules import Place
 from noetl.blobs.spool.rules import Rules as SpoolRules
 from noetl.blobs.spool.spool import Spool
+from noetl.clock import rfc3339
 from noetl.dsl.subscription.spool import Spool as SpoolSpec
 from noetl.intake.audit import Audit, Shelf
 from noetl.intake.breakers import Breakers
@@ -20,6 +22,7 @@ from noetl.intake.leases import RENEW_S, Lease
 from noetl.intake.parts import Parts
 from noetl.intake.probes import probe
 from noetl.intake.probing import Prober
+from noetl.intake.redriving import Letters
 from noetl.sources.breaker import Rules
 from noetl.sources.ordering import circuit_of, downstreams_of
 
@@ -43,6 +46,8 @@ LOOK_S: Final = 1.0
 REFRESH_S: Final = 2.0
 FORGIVE_S: Final = 10.0
 """How long a server that did not know a gateway is left alone."""
+FLUSH_S: Final = 2.0
+_log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +131,9 @@ class Assembly:
         self.drain = (
             Drain(parts, self.intake, self.prober, may_drain=self._drains) if self.spool else None
         )
+        self.letters: Letters | None = None
+        if self.spool is not None and self.drain is not None:
+            self.letters = Letters(self.spool, clock, self.drain.wake)
 
     async def start(self) -> None:
         """Learn what was before: circuits, who drains, and what waits."""
@@ -146,12 +154,31 @@ class Assembly:
             if self.drain is not None:
                 tasks.create_task(self.drain.run(), name="intake-drain")
                 tasks.create_task(_every(LOOK_S, self._tidy), name="intake-tidy")
+            if self.letters is not None:
+                tasks.create_task(self.letters.run(self._leads), name="intake-letters")
 
     async def stop(self) -> None:
-        """Tell what is left to tell, and let others drain."""
-        await self.intake.close()
-        await self.lease.release()
-        await self.audit.flush()
+        """Tell what is left to tell, for a moment, and let others drain."""
+        try:
+            async with asyncio.timeout(FLUSH_S):
+                await self.intake.close()
+                await self.lease.release()
+                await self.audit.flush()
+        except TimeoutError:
+            _log.warning("what happened at the end could not be told")
+
+    def waiting(self) -> dict[str, Any] | None:
+        """What waits here, as the server is told it; whoever drains tells it, and nobody else."""
+        spool = self.spool
+        if spool is None or not self.lease.is_held:
+            return None
+        oldest = spool.oldest_at
+        return {
+            "items": spool.pending(),
+            "bytes": spool.size_bytes,
+            "oldest_at": None if oldest is None else rfc3339(oldest),
+            "dlq": spool.dead_letters.size.items,
+        }
 
     def _leads(self) -> bool:
         return self.lease.is_held

@@ -8,10 +8,8 @@ from collections import deque
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
-from noetl.clock import rfc3339
 from noetl.intake.assembly import Assembly, Wiring
 from noetl.intake.deliveries import Listener
-from noetl.intake.redriving import Letters
 from noetl.intake.runs import Runs
 from noetl.sources.governor import Governor
 from noetl.subscription.settling import Settling
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
     from noetl.subscription.state import Listened, Task
 
 COUNTED_S: Final = 1.0
-FLUSH_S: Final = 2.0
 _MINUTE_S: Final = 60.0
 _log: Final = logging.getLogger(__name__)
 
@@ -71,9 +68,6 @@ class Ears:
         )
         self.audit, self.intake, self.lease = assembly.audit, assembly.intake, assembly.lease
         self.spool = assembly.spool
-        self._letters: Letters | None = None
-        if assembly.spool is not None and assembly.drain is not None:
-            self._letters = Letters(assembly.spool, ports.clock, assembly.drain.wake)
         governor = Governor(
             spec.limits.max_dispatch_per_sec, spec.max_in_flight, ports.clock.monotonic()
         )
@@ -102,24 +96,18 @@ class Ears:
         yield "intake", self._assembly.run()
         yield "outcomes", self._ports.endings.follow(self.listened, self._ended)
         yield "rate", self._count()
-        if self._letters is not None:
-            yield "letters", self._letters.run(lambda: self.lease.is_held)
 
     def steer(self, task: Task, requests: Sequence[Mapping[str, Any]]) -> None:
         """What is to be done now, and with which dead letters."""
         if task != self._task and self._assembly.drain is not None:
             self._assembly.drain.wake()
         self._task = task
-        if self._letters is not None:
-            self._letters.wanted(requests)
+        if self._assembly.letters is not None:
+            self._assembly.letters.wanted(requests)
 
     async def close(self) -> None:
         """Tell what is left to tell, and let go."""
-        try:
-            async with asyncio.timeout(FLUSH_S):
-                await self._assembly.stop()
-        except TimeoutError:
-            _log.warning("what happened at the end could not be told")
+        await self._assembly.stop()
         await self._opened.aclose()
 
     @property
@@ -133,14 +121,9 @@ class Ears:
             "in_flight": self.settling.held,
             "rate_per_minute": self._per_minute(),
         }
-        if self.spool is not None and self.lease.is_held:
-            oldest = self.spool.oldest_at
-            told["spool"] = {
-                "items": self.spool.pending(),
-                "bytes": self.spool.size_bytes,
-                "oldest_at": None if oldest is None else rfc3339(oldest),
-                "dlq": self.spool.dead_letters.size.items,
-            }
+        waiting = self._assembly.waiting()
+        if waiting is not None:
+            told["spool"] = waiting
         return told
 
     async def _ended(self, outcome: RunOutcome) -> None:

@@ -10,11 +10,9 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from noetl.blobs.spool.opening import LOCAL_DISK
-from noetl.clock import rfc3339
 from noetl.errors import NoetlError
 from noetl.intake.assembly import Assembly, Wiring
 from noetl.intake.deliveries import Listener, Pushed
-from noetl.intake.redriving import Letters
 from noetl.intake.runs import Runs
 from noetl.sources.governor import Governor
 
@@ -33,7 +31,6 @@ RATE, BURST = 100.0, 200.0
 WATCH_S: Final = 5.0
 GRACE_S: Final = 9.0
 """How long deliveries that are under way may take to end."""
-FLUSH_S: Final = 2.0
 LIMITED: Final = "rate_limited"
 _EVENT: Final = "subscription.rate_limited"
 _DRAINS: Final = frozenset({ACTIVE, DRAINING})
@@ -55,7 +52,7 @@ class Edge:
         self._endings = ports.endings()
         self._task: asyncio.Task[None] | None = None
         spec = known.spec
-        self._assembly = assembly = Assembly(
+        self._assembly = Assembly(
             Wiring(
                 listener=Listener(
                     subscription_id=known.subscription_id,
@@ -80,9 +77,6 @@ class Edge:
                 is_alone=store is not None and store.name == LOCAL_DISK,
             )
         )
-        self._letters: Letters | None = None
-        if assembly.spool is not None and assembly.drain is not None:
-            self._letters = Letters(assembly.spool, ports.clock, assembly.drain.wake)
         rate, burst = rate_of(spec)
         self._governor = Governor(rate, spec.max_in_flight, ports.clock.monotonic(), burst)
 
@@ -165,16 +159,9 @@ class Edge:
     def figures(self) -> dict[str, Any]:
         """What the server is told: how much is under way and waits."""
         told: dict[str, Any] = {"in_flight": self._under_way}
-        spool = self._assembly.spool
-        if spool is not None and self._assembly.lease.is_held:
-            oldest = spool.oldest_at
-            told["leads"] = True
-            told["spool"] = {
-                "items": spool.pending(),
-                "bytes": spool.size_bytes,
-                "oldest_at": None if oldest is None else rfc3339(oldest),
-                "dlq": spool.dead_letters.size.items,
-            }
+        waiting = self._assembly.waiting()
+        if waiting is not None:
+            told |= {"leads": True, "spool": waiting}
         return told
 
     # ------------------------------------------------------------------ limits
@@ -215,19 +202,18 @@ class Edge:
             tasks.create_task(self._assembly.run())
             tasks.create_task(self._endings.follow(self.known, self._assembly.intake.ended))
             tasks.create_task(self._watch())
-            if self._letters is not None:
-                tasks.create_task(self._letters.run(lambda: self._assembly.lease.is_held))
 
     async def _watch(self) -> None:
         """See to what nobody tells of: dead letters that are asked for, and the end of a drain."""
         control, subscription_id = self._ports.control, self.known.subscription_id
+        letters = self._assembly.letters
         while True:
             await asyncio.sleep(WATCH_S)
             if not self._assembly.lease.is_held:
                 continue
             try:
-                if self._letters is not None and self._has_dead_letters:
-                    self._letters.wanted(await control.requests(subscription_id))
+                if letters is not None and self._has_dead_letters:
+                    letters.wanted(await control.requests(subscription_id))
                 if self._state == DRAINING and self.is_drained:
                     await control.drained(subscription_id)
             except NoetlError as fault:
@@ -243,10 +229,7 @@ class Edge:
             self._task.cancel()
             await asyncio.wait((self._task,))
         try:
-            async with asyncio.timeout(FLUSH_S):
-                await self._assembly.stop()
-        except TimeoutError:
-            _log.warning("what happened at the end could not be told")
+            await self._assembly.stop()
         finally:
             await self._opened.aclose()
 

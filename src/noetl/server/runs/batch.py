@@ -1,4 +1,4 @@
-"""Many starts in one request: each is checked on its own, and all are written together."""
+"""Many starts in one request: each is checked on its own, and they are written in slices."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Batches:
         )
         for place in later:
             outcomes[place] = await self._outcome(wishes[place])
-        await self._starts.messages.deduplicated(
+        await self._starts.messages.answered(
             (wishes[place], outcome)
             for place, outcome in enumerate(outcomes)
             if isinstance(outcome, Started) and place in wishes

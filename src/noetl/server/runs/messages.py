@@ -57,7 +57,7 @@ class Messages:
             wanted.trigger = {"kind": "subscription", "name": row.path}
         return row.path
 
-    async def deduplicated(self, starts: Iterable[tuple[Wanted, Started]]) -> None:
+    async def answered(self, starts: Iterable[tuple[Wanted, Started]]) -> None:
         """Tell subscriptions of messages that came again, and deliveries that waited of runs."""
         found: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         waited: dict[str, list[DeliveryRow]] = {}

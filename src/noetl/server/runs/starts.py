@@ -109,7 +109,7 @@ class Starts:
             wanted.dedup = (_scope(caller), f"idempotency:{key}", KEY_WINDOW_S)
             wanted.is_exact = True
         started = await self._runs.start(wanted)
-        await self.messages.deduplicated([(wanted, started)])
+        await self.messages.answered([(wanted, started)])
         return started
 
     async def wanted(
