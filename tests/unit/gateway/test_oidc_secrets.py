@@ -16,7 +16,7 @@ from noetl.gateway.oidc import Provider, SignIns
 from noetl.gateway.oidc.errors import CodeRefused
 from noetl.gateway.oidc.secrets import AGAIN_S, ClientSecrets
 from noetl.secrets.sealed import KeyPair, about_delivery, seal_to
-from noetl.server.wallet.delivery import KEPT
+from noetl.server.wallet.sealing import KEPT
 from noetl.settings import BadSetting
 from noetl.telemetry.fingerprints import Fingerprints
 from tests.fakes.issuer import CLIENT, SECRET

@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
-from noetl.api.credentials import INPUTS, SealedAnswer
+from noetl.api.credentials import INPUTS
 from noetl.clock import rfc3339
 from noetl.dsl.documents.credential import secrets_in, texts_in
 from noetl.edge.errors import Forbidden, NotFound, UnknownExecution
-from noetl.errors import NoetlError
-from noetl.secrets.sealed import about_delivery, seal_to
+from noetl.secrets.sealed import about_delivery
 from noetl.server.access.caller import LOCAL, own_pool
-from noetl.server.wallet.errors import WorkerKeyMissing
+from noetl.server.fleet.workers import WORKER
 
 if TYPE_CHECKING:
-    from noetl.api.credentials import SealedKind
+    from noetl.api.credentials import SealedAnswer, SealedKind
     from noetl.clock import Clock
     from noetl.server.access.caller import Caller
-    from noetl.server.fleet.workers import Workers
-    from noetl.server.metrics import ServerMetrics
     from noetl.server.wallet.inputs import RunSecrets
     from noetl.server.wallet.keychain.resolution import Resolution
     from noetl.server.wallet.runs import RunFacts, Runs
+    from noetl.server.wallet.sealing import Sealing
     from noetl.store.base import CommandRow, Commands
-    from noetl.telemetry.fingerprints import Fingerprints
 
-KEPT: Final = timedelta(minutes=5)
-"""A worker drops what it was given after this time at the latest."""
 _CLAIM: Final = "command:claim"
-_encode: Final = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,30 +47,20 @@ class Deliveries:
         resolution: Resolution,
         inputs: RunSecrets,
         *,
-        workers: Workers,
-        metrics: ServerMetrics,
-        seen: Fingerprints,
+        sealing: Sealing,
         clock: Clock,
     ) -> None:
         self._commands = commands
         self._runs = runs
         self._resolution = resolution
         self._inputs = inputs
-        self._workers = workers
-        self._metrics = metrics
-        self._seen = seen
+        self._sealing = sealing
         self._clock = clock
 
     async def sealed(self, asked: Asked, caller: Caller = LOCAL) -> SealedAnswer:
         """What was asked for, for this worker alone."""
-        try:
-            made = await self._sealed(asked, caller)
-        except NoetlError as refusal:
-            is_refused = isinstance(refusal, Forbidden)
-            self._metrics.credentials_sealed.inc("refused" if is_refused else "error")
-            raise
-        self._metrics.credentials_sealed.inc("ok")
-        return made
+        with self._sealing.counted():
+            return await self._sealed(asked, caller)
 
     async def _sealed(self, asked: Asked, caller: Caller) -> SealedAnswer:
         command = await self._commands.get(asked.command_id)
@@ -93,19 +74,14 @@ class Deliveries:
             raise Forbidden(f"the account {caller.account!r} does not have `{_CLAIM}`")
         if caller.pool is not None and command.pool is not None:
             own_pool(caller, command.pool)
-        key = await self._workers.key_of(asked.worker_id)
-        if key is None:
-            raise WorkerKeyMissing(
-                f"the worker {asked.worker_id[:80]!r} has registered no key",
-                hint="register it with `runtime.worker_public_key`",
-            )
+        key = await self._sealing.key_of(asked.worker_id, WORKER)
         run = await self._runs.get(asked.execution_id)
         if caller.is_bound and run.tenant_id != caller.tenant_id:
             raise UnknownExecution(f"there is no execution {asked.execution_id}")
         value, until = await self._value(asked, run)
-        self._seen.add(*(texts_in if asked.kind == INPUTS else secrets_in)(value))
         about = about_delivery(asked.worker_id, asked.execution_id, asked.name)
-        return envelope(key, value, about, until, self._clock)
+        secrets = texts_in if asked.kind == INPUTS else secrets_in
+        return self._sealing.seal(key, value, about, until, secrets=secrets)
 
     async def _value(self, asked: Asked, run: RunFacts) -> tuple[Any, str | None]:
         """What is inside, and when it ends by itself."""
@@ -121,19 +97,6 @@ class Deliveries:
         if name not in run.aliases:
             raise Forbidden(f"{run.path} does not name the credential `{name[:80]}`")
         return await self._resolution.credential(run.tenant_id, name)
-
-
-def envelope(key: str, value: object, about: str, until: str | None, clock: Clock) -> SealedAnswer:
-    """A value for the holder of a key alone; when it ends by itself, it is kept no longer."""
-    sealed = seal_to(key, _encode(value), about)
-    ends = rfc3339(clock.now() + KEPT)
-    return SealedAnswer(
-        alg=sealed.alg,
-        v=sealed.v,
-        eph_pub=sealed.eph_pub,
-        ciphertext=sealed.ciphertext,
-        expires_at=ends if until is None else min(until, ends),
-    )
 
 
 def _is_held(command: CommandRow, asked: Asked, now: str) -> bool:

@@ -23,6 +23,7 @@ from noetl.server.wallet.naming import Usage
 from noetl.server.wallet.regions import Regions
 from noetl.server.wallet.rotation import Rotation
 from noetl.server.wallet.runs import Runs
+from noetl.server.wallet.sealing import Sealing
 from noetl.server.wallet.sign_in import SignInSecrets
 from noetl.server.wallet.uses import SecretAudit
 
@@ -84,6 +85,7 @@ class SecretDesk:
         kept = Kept(keychain, flights, store.turns, clock)
         opened = Opened(store.credentials, credentials, managers, kept, region=region)
         runs = Runs(store.executions, programs)
+        sealing = Sealing(workers, metrics=metrics, seen=parts.seen, clock=clock)
         resolution = Resolution(
             runs,
             opened,
@@ -98,28 +100,19 @@ class SecretDesk:
             credentials=credentials,
             keychain=keychain,
             deliveries=Deliveries(
-                store.commands,
-                runs,
-                resolution,
-                inputs,
-                workers=workers,
-                metrics=metrics,
-                seen=parts.seen,
-                clock=clock,
+                store.commands, runs, resolution, inputs, sealing=sealing, clock=clock
             ),
             resolution=resolution,
             inputs=inputs,
             rotation=Rotation(store.records, box, metrics, clock),
-            regions=Regions(opened, runs, workers, region=region, clock=clock),
+            regions=Regions(opened, runs, workers, sealing, region=region),
             ending=Ending(store.tenants, credentials, keychain),
             renewals=Renewals(store, runs, resolution, kept, flights=flights, clock=clock),
             audit=SecretAudit(store.audit, audits, cursors),
             probes=probes,
-            listening=Listening(
-                subscriptions, resolution, workers, metrics=metrics, seen=parts.seen, clock=clock
-            ),
-            listeners=Listeners(parts, subscriptions, resolution, workers, metrics),
-            sign_in=SignInSecrets(opened, workers, metrics=metrics, seen=parts.seen, clock=clock),
+            listening=Listening(subscriptions, resolution, sealing),
+            listeners=Listeners(parts, subscriptions, resolution, sealing),
+            sign_in=SignInSecrets(opened, sealing),
         )
 
 

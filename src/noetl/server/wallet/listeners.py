@@ -15,17 +15,14 @@ from noetl.server.fleet.gateways import KIND
 from noetl.server.subscriptions.documents import tree_of
 from noetl.server.subscriptions.errors import UnknownListener, UnknownSubscription
 from noetl.server.subscriptions.hinting import aliases_at_edge
-from noetl.server.wallet.delivery import envelope
-from noetl.server.wallet.errors import WorkerKeyMissing
 
 if TYPE_CHECKING:
     from noetl.api.credentials import SealedAnswer
     from noetl.dsl.subscription.document import SubscriptionSpec
-    from noetl.server.fleet.workers import Workers
-    from noetl.server.metrics import ServerMetrics
     from noetl.server.parts import ServerParts
     from noetl.server.subscriptions.desk import SubscriptionDesk
     from noetl.server.wallet.keychain.resolution import Resolution
+    from noetl.server.wallet.sealing import Sealing
     from noetl.store.base import CatalogEntry
     from noetl.store.subscriptions import SubscriptionRow
 
@@ -45,17 +42,14 @@ class Listeners:
         parts: ServerParts,
         desk: SubscriptionDesk,
         resolution: Resolution,
-        workers: Workers,
-        metrics: ServerMetrics,
+        sealing: Sealing,
     ) -> None:
         self._store = parts.store
-        self._clock = parts.clock
         self._seen = parts.seen
         self._key = parts.cursor_key
         self._desk = desk
         self._resolution = resolution
-        self._workers = workers
-        self._metrics = metrics
+        self._sealing = sealing
 
     async def waiting(self) -> IngressListeners:
         """The names of those for which deliveries may wait in a spool."""
@@ -71,13 +65,9 @@ class Listeners:
     async def one(self, listener: str, process: str) -> IngressListener:
         """One of them, in whichever state it is, for the gateway of this name alone."""
         row, entry, spec = await self._found(listener)
-        key = await self._workers.key_of(process, (KIND,))
-        if key is None:
-            raise WorkerKeyMissing(
-                f"the gateway {process[:80]!r} has registered no key",
-                hint="register it with `runtime.worker_public_key`",
-            )
-        opened = await self._opened(row, spec)
+        with self._sealing.counted():
+            key = await self._sealing.key_of(process, KIND)
+            opened = await self._opened(row, spec)
         tree = tree_of(entry.content)
         ingress, headers = tree.get("ingress") or {}, tree.get("headers") or {}
         return IngressListener(
@@ -131,8 +121,7 @@ class Listeners:
         made = {}
         for alias, (value, until) in opened.items():
             about = about_delivery(process, f"ingress:{listener}", alias)
-            made[alias] = envelope(key, value, about, until, self._clock)
-            self._metrics.credentials_sealed.inc("ok")
+            made[alias] = self._sealing.seal(key, value, about, until)
         return made
 
     def _tag(self, row: SubscriptionRow, key: str, opened: Opened) -> str:

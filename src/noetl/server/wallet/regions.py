@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING
 from noetl.edge.errors import Forbidden, UnknownExecution
 from noetl.secrets.sealed import about_delivery, is_public_key
 from noetl.server.wallet.credentials import missing
-from noetl.server.wallet.delivery import envelope
 from noetl.server.wallet.errors import ResidencyDenied, WorkerKeyMissing, must_reside
 from noetl.server.wallet.keychain.opened import regions_of
 
 if TYPE_CHECKING:
     from noetl.api.credentials import CrossRegion, SealedAnswer
-    from noetl.clock import Clock
     from noetl.server.access.caller import Caller
     from noetl.server.fleet.workers import Workers
     from noetl.server.wallet.keychain.opened import Opened
     from noetl.server.wallet.runs import RunFacts, Runs
+    from noetl.server.wallet.sealing import Sealing
 
 
 class Regions:
@@ -36,16 +35,20 @@ class Regions:
     """
 
     def __init__(
-        self, opened: Opened, runs: Runs, workers: Workers, *, region: str, clock: Clock
+        self, opened: Opened, runs: Runs, workers: Workers, sealing: Sealing, *, region: str
     ) -> None:
         self._opened = opened
         self._runs = runs
         self._workers = workers
+        self._sealing = sealing
         self._region = region
-        self._clock = clock
 
     async def sealed(self, caller: Caller, body: CrossRegion, execution_id: str) -> SealedAnswer:
         """A credential for a worker elsewhere, as a worker here would get it."""
+        with self._sealing.counted():
+            return await self._sealed(caller, body, execution_id)
+
+    async def _sealed(self, caller: Caller, body: CrossRegion, execution_id: str) -> SealedAnswer:
         if not is_public_key(body.public_key):
             raise WorkerKeyMissing(
                 "`public_key` is not the key of a worker", hint="32 bytes in base64"
@@ -68,7 +71,7 @@ class Regions:
         given = await self._opened.given(row)
         value = {"type": given.type, "data": given.data}
         about = about_delivery(body.worker_id, execution_id, body.name)
-        return envelope(body.public_key, value, about, given.until, self._clock)
+        return self._sealing.seal(body.public_key, value, about, given.until)
 
     async def _must_fit(self, body: CrossRegion, execution_id: str) -> None:
         """Refuse what this server knows better."""

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from noetl.dsl.documents.credential import secrets_in
 from noetl.edge.errors import Forbidden
-from noetl.errors import NoetlError
 from noetl.secrets.sealed import about_delivery
 from noetl.server.fleet.gateways import KIND
-from noetl.server.wallet.delivery import envelope
-from noetl.server.wallet.errors import WorkerKeyMissing
 from noetl.server.wallet.keychain.opened import CLIENT
 
 if TYPE_CHECKING:
@@ -18,12 +14,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from noetl.api.credentials import SealedAnswer
-    from noetl.clock import Clock
     from noetl.server.access.caller import Caller
-    from noetl.server.fleet.workers import Workers
-    from noetl.server.metrics import ServerMetrics
     from noetl.server.wallet.keychain.opened import Opened
-    from noetl.telemetry.fingerprints import Fingerprints
+    from noetl.server.wallet.sealing import Sealing
 
 GIVEN: Final = ("client_id", "client_secret")
 """What leaves the server of such a credential."""
@@ -35,31 +28,14 @@ _SECRET: Final = "client_secret"  # noqa: S105 - the name of a field
 class SignInSecrets:
     """Gives gateways what proves them to sign-in providers, and nothing else of the wallet."""
 
-    def __init__(
-        self,
-        opened: Opened,
-        workers: Workers,
-        *,
-        metrics: ServerMetrics,
-        seen: Fingerprints,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, opened: Opened, sealing: Sealing) -> None:
         self._opened = opened
-        self._workers = workers
-        self._metrics = metrics
-        self._seen = seen
-        self._clock = clock
+        self._sealing = sealing
 
     async def sealed(self, alias: str, process: str, provider: str, caller: Caller) -> SealedAnswer:
         """The client of a provider, for the gateway of this name."""
-        try:
-            made = await self._sealed(alias, process, provider, caller)
-        except NoetlError as refusal:
-            is_refused = isinstance(refusal, Forbidden)
-            self._metrics.credentials_sealed.inc("refused" if is_refused else "error")
-            raise
-        self._metrics.credentials_sealed.inc("ok")
-        return made
+        with self._sealing.counted():
+            return await self._sealed(alias, process, provider, caller)
 
     async def _sealed(
         self, alias: str, process: str, provider: str, caller: Caller
@@ -67,18 +43,12 @@ class SignInSecrets:
         row = await self._opened.row(caller.tenant_id, alias)
         if row.type != CLIENT:
             raise _not_for_this(alias, f"it is of the type `{row.type}`, not `{CLIENT}`")
-        key = await self._workers.key_of(process, (KIND,))
-        if key is None:
-            raise WorkerKeyMissing(
-                f"the gateway {process[:80]!r} has registered no key",
-                hint="register it with `runtime.worker_public_key`",
-            )
+        key = await self._sealing.key_of(process, KIND)
         fields = await self._opened.fields(row)
         _must_be_for_sign_in(alias, fields)
         data = {name: fields[name] for name in GIVEN if fields.get(name)}
-        self._seen.add(*secrets_in(data))
         about = about_delivery(process, f"sign-in:{provider}", alias)
-        return envelope(key, {"type": CLIENT, "data": data}, about, None, self._clock)
+        return self._sealing.seal(key, {"type": CLIENT, "data": data}, about, None)
 
 
 def _must_be_for_sign_in(alias: str, fields: Mapping[str, Any]) -> None:
