@@ -50,6 +50,7 @@ BODIES: Final = 100
 LEAST_RATE: Final = (500.0, 200.0)
 MOST_MS: Final = 100.0
 LEAST_SHARE: Final = 0.8
+MOST_SLOWER: Final = 2.0
 MOST_MIB: Final = (50.0, 100.0)
 MOST_S: Final = 300.0
 SETTINGS: Final = {"NOETL_BACKLOG_MAX": "1000000"}
@@ -77,6 +78,7 @@ async def _measure(stack: Stack, seconds: float) -> list[dict[str, Any]]:
     under = await _seen(stack, _plan(stack, "under", seconds=seconds))
     flooded = await flood
     share = round(under["rate_per_s"] / calm["rate_per_s"], 3)
+    slower = round(under["took_ms"]["p99"] / calm["took_ms"]["p99"], 3)
     return [
         _of(
             stack, "ingress", calm, {"rate": RATE, "senders": SENDERS, "seconds": seconds},
@@ -91,11 +93,11 @@ async def _measure(stack: Stack, seconds: float) -> list[dict[str, Any]]:
         ),
         _of(
             stack, "ingress-flood",
-            under | {"of_calm": share, "flood": flooded["counts"],
+            under | {"of_calm": share, "p99_of_calm": slower, "flood": flooded["counts"],
                      "flood_per_s": round(flooded["counts"]["sent"] / flooded["seconds"], 1),
                      "flood_cpu_s": flooded["cpu_s"]},
             {"rate": RATE, "flood": FLOOD_RATE, "addresses": FLOOD_FROM, "seconds": seconds},
-            [at_least("of_calm", LEAST_SHARE)],
+            [at_least("of_calm", LEAST_SHARE), at_most("p99_of_calm", MOST_SLOWER)],
         ),
         await _bodies(stack),
     ]  # fmt: skip
