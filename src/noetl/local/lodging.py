@@ -8,11 +8,13 @@ not make are never changed.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import importlib.util
 import os
 import pwd
 import shutil
 import stat
+import subprocess
 import tempfile
 from dataclasses import dataclass
 from hashlib import sha256
@@ -29,6 +31,7 @@ _COPIED: Final = ("bin/initdb", "bin/postgres", "lib", "share")
 _LONGEST_SOCKET: Final = 107
 _SOCKET_NAME: Final = ".s.PGSQL.65535.lock"
 _ROOT: Final = 0
+_USERADD_S: Final = 30
 
 
 class EmbeddedUnavailable(NoetlError):
@@ -62,11 +65,11 @@ class Lodging:
 
 async def lodge(data_dir: Path) -> Lodging:
     """Find or make the place of a server whose data are asked for under `data_dir`."""
-    user = await _user() if os.geteuid() == _ROOT else None
-    return await asyncio.to_thread(_lodged, user, data_dir)
+    return await asyncio.to_thread(_lodged, data_dir)
 
 
-def _lodged(user: pwd.struct_passwd | None, data_dir: Path) -> Lodging:
+def _lodged(data_dir: Path) -> Lodging:
+    user = system_user() if os.geteuid() == _ROOT else None
     wheel = _wheel()
     place = data_dir.absolute()
     binaries = wheel / _INSTALL / "bin"
@@ -124,8 +127,11 @@ def _wheel() -> Path:
     return Path(found.origin).resolve().parent
 
 
-async def _user() -> pwd.struct_passwd:
-    """The system user, made when it is missing."""
+def system_user() -> pwd.struct_passwd:
+    """The system user, made when it is missing.
+
+    One at a time: two `useradd` beside each other give the name two ids, of which the last stays.
+    """
     try:
         return pwd.getpwnam(USER)
     except KeyError:
@@ -136,18 +142,34 @@ async def _user() -> pwd.struct_passwd:
             f"PostgreSQL does not run as root, and the user `{USER}` cannot be made",
             hint=f"make a system user `{USER}`, or run as an ordinary user",
         )
-    making = await asyncio.create_subprocess_exec(
-        program, "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", USER,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
-    said, _ = await making.communicate()
+    _made(SHARED, 0o755)
+    turn = os.open(SHARED, os.O_RDONLY)
     try:
-        return pwd.getpwnam(USER)  # also when another process made it meanwhile
-    except KeyError:
-        raise EmbeddedUnavailable(
-            f"the user `{USER}` cannot be made: {said.decode(errors='replace').strip()}",
-            hint="run as an ordinary user",
-        ) from None
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        return _added(program)
+    finally:
+        os.close(turn)
+
+
+def _added(program: str) -> pwd.struct_passwd:
+    said = ""
+    for is_made in (False, True):  # another process may have made it while we waited
+        try:
+            return pwd.getpwnam(USER)
+        except KeyError:
+            if not is_made:
+                said = _said_by(program)
+    raise EmbeddedUnavailable(
+        f"the user `{USER}` cannot be made: {said}", hint="run as an ordinary user"
+    )
+
+
+def _said_by(program: str) -> str:
+    words = (program, "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", USER)
+    done = subprocess.run(  # noqa: S603 - a program of the system, with words of our own
+        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=_USERADD_S
+    )
+    return done.stdout.decode(errors="replace").strip()
 
 
 def _reaches(user: pwd.struct_passwd, path: Path) -> bool:
