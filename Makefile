@@ -14,6 +14,8 @@ REQUESTS ?= 100000
 export UV_CACHE_DIR ?= $(CURDIR)/.cache/uv
 export UV_PYTHON_DOWNLOADS := never
 export PYTHON
+# Whoever runs this may forbid Python to keep what it has compiled; the tests start a thousand of them.
+unexport PYTHONDONTWRITEBYTECODE
 
 PYTEST := $(BIN)/python -m pytest --dist worksteal
 SEEDED := $(if $(SEED),-p randomly --randomly-seed=$(SEED))
@@ -29,11 +31,12 @@ up: venv ui ## start the embedded stack in ./.noetl (ARGS="--detach" and other o
 down: venv ## stop the embedded stack of ./.noetl
 	@$(BIN)/noetl down
 
-test: lint types imports docs-check ## every gate and every test, in random order (SEED=n repeats an order, JOBS=n)
-	@sh scripts/ui.sh test
-	@sh scripts/ui.sh browser
+test: venv ## every gate and every test, in random order (SEED=n repeats an order, JOBS=n)
+	@$(MAKE) --no-print-directory -j 2 $(if $(filter output-sync,$(.FEATURES)),-O) gates
 	$(PYTEST) -n $(JOBS) $(SEEDED)
 	$(if $(filter 1,$(NOETL_SKIP_UI_TESTS)),,$(PYTEST) -n $(JOBS) $(SEEDED) tests/ui)
+
+gates: lint types imports docs-check client browser ## what is checked without running the tests of Python
 
 check: test cover bench-quick ## test, the coverage floors and the quick benchmarks
 
@@ -46,9 +49,13 @@ $(READY): requirements.lock pyproject.toml scripts/venv.sh
 ui: venv ## build the pages of the gateway and the browser client
 	@sh scripts/ui.sh
 
-test-ui: venv ## the tests of the browser client, and the pages in Chromium
+client: venv ## the types and the tests of the browser client
 	@sh scripts/ui.sh test
+
+browser: venv
 	@sh scripts/ui.sh browser
+
+test-ui: client browser ## the tests of the browser client, and the pages in Chromium
 	$(PYTEST) -n $(JOBS) $(SEEDED) tests/ui
 
 fmt: venv ## rewrite the code as the formatter wants it
@@ -133,5 +140,5 @@ clean: ## remove everything that make made
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* build dist ui/node_modules src/noetl/gateway/static
 	find src tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help up down test ui test-ui test-reliability soak test-security bench-compare profile check venv fmt lint types imports unit cover docs docs-check bench bench-quick fuzz \
+.PHONY: help up down test gates ui client browser test-ui test-reliability soak test-security bench-compare profile check venv fmt lint types imports unit cover docs docs-check bench bench-quick fuzz \
   properties agreement simulate sizes lock lock-check changelog clean
