@@ -52,7 +52,7 @@ ui: venv ## build the pages of the gateway and the browser client
 client: venv ## the types and the tests of the browser client
 	@sh scripts/ui.sh test
 
-browser: venv
+browser: venv ## see to it that there is a Chromium for the tests of the pages
 	@sh scripts/ui.sh browser
 
 test-ui: client browser ## the tests of the browser client, and the pages in Chromium
