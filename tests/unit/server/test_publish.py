@@ -324,6 +324,29 @@ async def test_a_command_that_waits_is_told_again_after_a_while_and_then_rarely(
 
 
 @virtually
+async def test_a_pool_where_nobody_works_is_told_of_its_oldest_commands_alone():
+    pools = ("idle", "shared")
+
+    async def unhinted(_, **__):
+        row = {"execution_id": RUN, "step": "s", "attempt": 1}
+        return [
+            SimpleNamespace(**row, pool=pool, command_id=f"{pool}-{number}")
+            for number in range(500)
+            for pool in pools[: 2 if number < 3 else 1]
+        ]
+
+    plane = server(store=SimpleNamespace(commands=SimpleNamespace(unhinted=unhinted)))
+    assert await hints.repeat(plane) == hints.MOST_AGAIN + 3
+    told = [word["command_id"] for word in plane.parts.bus.bodies]
+    assert [name for name in told if name.startswith("idle")] == [
+        f"idle-{number}" for number in range(hints.MOST_AGAIN)
+    ]
+    assert [name for name in told if name.startswith("shared")] == [
+        f"shared-{number}" for number in range(3)
+    ]
+
+
+@virtually
 async def test_everything_that_a_server_commits_is_told_once_and_in_order():
     async with rig(publishes=True) as r, r.bus.listen("noetl.events.>") as words:
         run = await r.start(TWO_STEPS)

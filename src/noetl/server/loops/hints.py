@@ -22,6 +22,8 @@ OLD_S: Final = 5.0
 """A command that waits longer may have been missed."""
 AGAIN_S: Final = 30.0
 """One that is still there after another while is told again."""
+MOST_AGAIN: Final = 64
+"""Commands of a pool that a round tells of again: whoever wakes asks for all that it can hold."""
 CHUNK: Final = 256
 MOST_BYTES: Final = 4096
 _encode: Final = msgspec.json.Encoder().encode
@@ -63,14 +65,17 @@ def _word(stops: Sequence[Stop]) -> bytes:
 
 
 async def repeat(plane: Plane) -> int:
-    """Hint again at commands that have been pending for a while; how many there were."""
+    """Hint again at commands that have been pending for a while; how many were told of."""
     clock = plane.parts.clock
     before, told = from_now(clock, -OLD_S), from_now(clock, AGAIN_S - OLD_S)
     rows = await plane.parts.store.commands.unhinted(before, told=told)
-    hints = [
-        Hint(row.execution_id, row.pool or "", row.command_id, row.step, row.attempt)
-        for row in rows
-    ]
+    seen = Counter[str]()
+    hints = []
+    for row in rows:
+        pool = row.pool or ""
+        seen[pool] += 1
+        if seen[pool] <= MOST_AGAIN:
+            hints.append(Hint(row.execution_id, pool, row.command_id, row.step, row.attempt))
     try:
         for start in range(0, len(hints), CHUNK):
             await _tell(plane, hints[start : start + CHUNK], before)
