@@ -9,7 +9,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 # Who works on a command, and when it is told, is a matter of the moment.
 PASSING = frozenset({"command.claimed", "command.started", "step.progress"})
@@ -70,9 +70,19 @@ def skeleton(rows: Iterable[Row]) -> list[tuple[Any, ...]]:
             row["event_type"], row["step"], row["status"], row.get("attempt"),
             *(row.get("meta", {}).get(key) for key in ("visit", "index", "frame")),
         )
-        for row in rows
+        for row in _kept(rows)
         if row["event_type"] not in PASSING
     ]  # fmt: skip
+
+
+def _kept(rows: Iterable[Row]) -> Iterator[Row]:
+    """All but commands that a busy worker has given back before it began with them."""
+    before: dict[str, str] = {}
+    for row in rows:
+        if row["event_type"] == "command.resumed" and before[row["node_id"]] == "command.claimed":
+            continue
+        before[row["node_id"]] = row["event_type"]
+        yield row
 
 
 def is_determined(rows: Iterable[Row]) -> bool:
