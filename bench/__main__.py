@@ -35,7 +35,7 @@ LOAD = (
     "footprint", "scale_out", "spool", "subscriptions", "ingress", "isolation",
 )  # fmt: skip
 SCALE = ("scale_log", "scale_loop", "scale_history")
-TOOLS = ("tool_http", "tool_postgres", "tool_transfer")
+TOOLS = ("tool_http", "tool_postgres", "tool_transfer", "sealed")
 ALL = (*QUICK, *LOAD, *SCALE, *TOOLS, "engine", "python_step", "local_run", "template_engines")
 LONG = frozenset({"footprint", "gateway", "ingress", "spool", "sse", "sustained", *SCALE})
 """Scenarios that can measure at greater length."""

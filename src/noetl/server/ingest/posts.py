@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from noetl.api.commands import Command as Body
     from noetl.engine import events as ev
@@ -50,6 +50,8 @@ class Post:
     """How many events it brings."""
     gives_way: bool = False
     """What was begun before goes first: it begins a run that somebody asks for."""
+    pool: str = ""
+    """Of the run that it begins."""
     error: BaseException | None = None
     losses: int = 0
     generated: int = 0
@@ -76,6 +78,27 @@ class Work:
     def left(self) -> tuple[Post, ...]:
         """Posts that no batch has taken."""
         return self.posts[self.taken :]
+
+    def answer(self) -> None:
+        """All of it was judged."""
+        if not self.done.done():
+            self.done.set_result(None)
+
+    def fail(self, fault: BaseException) -> None:
+        """Nothing of it was done."""
+        if not self.done.done():
+            self.done.set_exception(fault)
+
+    def refuse(self, posts: Sequence[Post], fault: Exception) -> None:
+        """Fail it; or these of its posts, when others of them were or will be judged apart."""
+        if not self.taken:
+            self.fail(fault)
+            return
+        for post in posts:
+            post.error = fault
+        self.open -= len(posts)
+        if self.open == 0:
+            self.answer()
 
 
 @dataclass(slots=True, eq=False)

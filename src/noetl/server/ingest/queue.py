@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Literal
 
 from noetl.clock import rfc3339
@@ -17,13 +18,14 @@ from noetl.edge.moments import from_now
 from noetl.engine.events import EngineFailed, Error, PlaybookFailed
 from noetl.errors import NoetlError
 from noetl.server.ingest.cache import EVENT_BYTES, begun
+from noetl.server.ingest.floods import Floods
 from noetl.server.ingest.handout import Batch
 from noetl.server.ingest.lines import Lines
 from noetl.server.ingest.posts import Post, Stamped, Work
 from noetl.server.ingest.turn import MOST_DEFECTS, Turn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractAsyncContextManager
 
     from noetl.clock import Clock
@@ -65,7 +67,8 @@ class Ingest:
         self._clock = clock
         self._handout = handout
         self._signals = signals
-        self._lines = Lines()
+        self._floods = Floods(clock, handout.pending.count)
+        self._lines = Lines(self._floods)
         self._busy_since: float | None = None
         self._again: deque[Post] = deque()
         self._unlucky: deque[Post] = deque()
@@ -153,9 +156,8 @@ class Ingest:
         """Take what is queued, commit it, answer; until cancelled."""
         try:
             while True:
-                await self._wake.wait()
-                self._wake.clear()
-                while self._lines or self._again or self._unlucky:
+                await self._woken()
+                while self._is_due():
                     await self._batch()
                     while self._unlucky:
                         await self._alone(self._unlucky.popleft())
@@ -163,24 +165,37 @@ class Ingest:
         finally:
             self._drain()
 
+    async def _woken(self) -> None:
+        """Wait for a request, or until one that gives way has waited long enough."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._lines.wait_s):
+                await self._wake.wait()
+        self._wake.clear()
+
+    def _is_due(self) -> bool:
+        return bool(self._again or self._unlucky) or self._lines.wait_s == 0
+
     def _drain(self) -> None:
         self._is_draining = True
         for work in self._lines.emptied():
-            _refuse(work, work.left, Draining("the server is stopping"))
+            work.refuse(work.left, Draining("the server is stopping"))
         for post in (*self._again, *self._unlucky):
             if post.work is not None:
-                _refuse(post.work, (post,), Draining("the server is stopping"))
+                post.work.refuse((post,), Draining("the server is stopping"))
         for ask in list(self._handout.parked()):
             self._handout.close(ask)
             if ask.work is not None:
-                _answer(ask.work)
+                ask.work.answer()
 
     async def _batch(self) -> None:
         """One commit of what is queued."""
         self._writer.metrics.ingest_queue_depth.set(len(self._lines))
         taken = self._lines.taken()
         again, self._again = self._again, deque()
+        began = self._clock.monotonic()
         await self._done(taken.works, [*again, *taken.posts])
+        if taken.is_flood:
+            self._floods.took(self._clock.monotonic() - began)
 
     async def _alone(self, post: Post) -> None:
         """Write a post that has lost too often, while nobody else may write to its run.
@@ -415,7 +430,7 @@ class Ingest:
                 route = "parked" if ask.waits else "reply"
                 self._writer.metrics.command_publish.inc(route, ask.pool, by=len(ask.given))
         self._writer.answered(work.at)
-        _answer(work)
+        work.answer()
 
     def _undo(self, batch: Batch, works: list[Work], posts: list[Post], fault: Exception) -> None:
         """A commit that failed: no state is trusted, nobody is answered with success."""
@@ -426,7 +441,7 @@ class Ingest:
                 ask.take_back(execution_id)
         for ask in batch.served:
             if ask.is_closed and ask.work is not None:
-                _fail(ask.work, fault)
+                ask.work.fail(fault)
         self._refuse(works, posts, fault)
         may_pass = isinstance(fault, NoetlError) and fault.retryable
         for post in posts:
@@ -442,7 +457,7 @@ class Ingest:
                 part = slices.setdefault(id(post.work), (post.work, []))[1]
                 part += () if id(post) in waiting else (post,)
         for work, part in slices.values():
-            _refuse(work, part, fault)
+            work.refuse(part, fault)
 
 
 def _told_bytes(turn: Turn) -> int:
@@ -463,25 +478,3 @@ def _recording(message: str, *, is_last: bool) -> Callable[[State], Iterator[Sta
 
 def _nothing(_state: State) -> Iterator[Stamped]:
     return iter(())
-
-
-def _answer(work: Work) -> None:
-    if not work.done.done():
-        work.done.set_result(None)
-
-
-def _refuse(work: Work, posts: Sequence[Post], fault: Exception) -> None:
-    """Fail a request; or these of its posts, when others of them were or will be judged apart."""
-    if not work.taken:
-        _fail(work, fault)
-        return
-    for post in posts:
-        post.error = fault
-    work.open -= len(posts)
-    if work.open == 0:
-        _answer(work)
-
-
-def _fail(work: Work, fault: BaseException) -> None:
-    if not work.done.done():
-        work.done.set_exception(fault)

@@ -112,6 +112,8 @@ class Batches:
         entries: dict[tuple[Any, ...], CatalogEntry] = {}
         wishes: dict[int, Wanted] = {}
         for place, item in enumerate(items):
+            if place % AT_ONCE == AT_ONCE - 1:
+                await asyncio.sleep(0)  # others need the loop, too
             body = None
             try:
                 body = decode(item)

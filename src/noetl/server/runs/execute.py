@@ -301,7 +301,9 @@ class Runs:
                     ev.TimerSet(timer_key=START_TIMER, kind="start", due_at=wanted.start_at)
                 )
 
-        post = Post(start.execution_id, make, program=program, gives_way=wanted.gives_way)
+        post = Post(
+            start.execution_id, make, program=program, gives_way=wanted.gives_way, pool=start.pool
+        )
         if (dedup := dedup_of(wanted)) is not None:
             scope, key, window_s = dedup
             post.dedup = (scope, key, from_now(self._clock, window_s))

@@ -10,9 +10,11 @@ import pytest
 
 from noetl.api.catalog import Register
 from noetl.api.executions import Execute
+from noetl.clock import SystemClock
 from noetl.edge.errors import Draining, UnknownExecution
 from noetl.engine import events as ev
 from noetl.server.access.caller import Caller
+from noetl.server.ingest.floods import Floods
 from noetl.server.ingest.lines import FEW, MOST_STARTS, MOST_TAKEN_BYTES, Lines
 from noetl.server.ingest.posts import Post, Stamped, Work
 from noetl.store.errors import DatabaseGone
@@ -156,10 +158,11 @@ async def test_a_slice_that_fails_fails_alone():
 @virtually
 async def test_a_server_that_stops_tells_which_runs_have_begun():
     store = MemoryStore()
-    posts = [Post(str(n), nothing, gives_way=True) for n in range(1, MANY)]
+    new = {"gives_way": True, "pool": "shared"}
+    posts = [Post(str(n), nothing, **new) for n in range(1, MANY)]
     async with rig(store) as r:
         for place in (0, MOST_STARTS):
-            posts[place] = Post(await r.start(ONE_STEP), cancelling, gives_way=True)
+            posts[place] = Post(await r.start(ONE_STEP), cancelling, **new)
         log = watched(store)
         asked = asyncio.ensure_future(r.plane.ingest.submit(posts))
         await asyncio.sleep(1)
@@ -180,7 +183,7 @@ def work(count: int, *, size: int = 0, is_new: bool = True) -> Work:
 
 
 def test_every_batch_takes_of_each_line():
-    lines = Lines()
+    lines = Lines(Floods(SystemClock(), lambda _: 0))
     huge, single, report = work(MANY), work(1), work(3, is_new=False)
     for each in (huge, single, report):
         lines.add(each)
@@ -192,14 +195,14 @@ def test_every_batch_takes_of_each_line():
 
 
 def test_a_request_for_few_runs_is_never_cut():
-    lines = Lines()
+    lines = Lines(Floods(SystemClock(), lambda _: 0))
     for _ in range(MOST_STARTS):
         lines.add(work(FEW))
     assert len(lines.taken().posts) == MOST_STARTS
 
 
 def test_a_slice_goes_on_with_the_next_request():
-    lines = Lines()
+    lines = Lines(Floods(SystemClock(), lambda _: 0))
     first, second = work(MOST_STARTS - 10), work(MOST_STARTS)
     lines.add(first)
     lines.add(second)
@@ -210,7 +213,7 @@ def test_a_slice_goes_on_with_the_next_request():
 
 @pytest.mark.parametrize("count", [FEW, MOST_STARTS])
 def test_a_batch_takes_no_more_bytes_than_it_may(count):
-    lines = Lines()
+    lines = Lines(Floods(SystemClock(), lambda _: 0))
     for _ in range(2):
         lines.add(work(count, size=MOST_TAKEN_BYTES))
     assert [len(lines.taken().posts), len(lines)] == [count, 1]
