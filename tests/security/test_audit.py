@@ -256,6 +256,27 @@ async def test_a_row_that_was_tampered_with_is_found(database, how):
     assert (found.broken.seq, found.broken.reason) == (seq, reason)
 
 
+async def test_two_servers_write_one_chain_whoever_was_last(database):
+    servers = PostgresAudit(database), PostgresAudit(database)
+    for number in range(1, 9):
+        await servers[number // 2 % 2].append([entry(number)])
+    await asyncio.gather(*(servers[n % 2].append([entry(n)]) for n in range(9, 29)))
+    await servers[0].append([entry(28), entry(29)])
+    rows = await servers[0].read()
+    assert [row.seq for row in rows] == list(range(1, 30))
+    assert {row.audit_id for row in rows} == {str(number) for number in range(1, 30)}
+    assert [row.prev_hash for row in rows[1:]] == [row.hash for row in rows[:-1]]
+    assert await servers[1].head() == (29, rows[-1].hash)
+
+
+async def test_a_server_that_was_last_needs_one_statement(database, monkeypatch):
+    store = PostgresAudit(database)
+    await store.append([entry(1)])
+    monkeypatch.setattr(store, "_append", None)
+    await store.append([entry(2), entry(3)])
+    assert [row.audit_id for row in await store.read()] == ["1", "2", "3"]
+
+
 async def test_the_database_itself_refuses_to_change_a_row(database):
     store = PostgresAudit(database)
     await store.append([entry(1)])

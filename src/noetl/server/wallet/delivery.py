@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -63,7 +64,9 @@ class Deliveries:
             return await self._sealed(asked, caller)
 
     async def _sealed(self, asked: Asked, caller: Caller) -> SealedAnswer:
-        command = await self._commands.get(asked.command_id)
+        command, run = await asyncio.gather(
+            self._commands.get(asked.command_id), self._runs.known(asked.execution_id)
+        )
         now = rfc3339(self._clock.now())
         if command is None or not _is_held(command, asked, now):
             raise Forbidden(
@@ -75,8 +78,7 @@ class Deliveries:
         if caller.pool is not None and command.pool is not None:
             own_pool(caller, command.pool)
         key = await self._sealing.key_of(asked.worker_id, WORKER)
-        run = await self._runs.get(asked.execution_id)
-        if caller.is_bound and run.tenant_id != caller.tenant_id:
+        if run is None or (caller.is_bound and run.tenant_id != caller.tenant_id):
             raise UnknownExecution(f"there is no execution {asked.execution_id}")
         value, until = await self._value(asked, run)
         about = about_delivery(asked.worker_id, asked.execution_id, asked.name)

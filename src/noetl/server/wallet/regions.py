@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from noetl.edge.errors import Forbidden, UnknownExecution
+from noetl.edge.errors import Forbidden
 from noetl.secrets.sealed import about_delivery, is_public_key
 from noetl.server.wallet.credentials import missing
 from noetl.server.wallet.errors import ResidencyDenied, WorkerKeyMissing, must_reside
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from noetl.server.access.caller import Caller
     from noetl.server.fleet.workers import Workers
     from noetl.server.wallet.keychain.opened import Opened
-    from noetl.server.wallet.runs import RunFacts, Runs
+    from noetl.server.wallet.runs import Runs
     from noetl.server.wallet.sealing import Sealing
 
 
@@ -77,14 +77,8 @@ class Regions:
         """Refuse what this server knows better."""
         if await self._workers.key_of(body.worker_id) not in {None, body.public_key}:
             raise Forbidden(f"the worker {body.worker_id[:80]!r} has another key")
-        run = await self._known(execution_id)
+        run = await self._runs.known(execution_id)
         if run is not None and (
             run.tenant_id != body.tenant_id or body.name not in run.aliases
         ):  # fmt: skip
             raise Forbidden(f"that run does not name the credential `{body.name[:80]}`")
-
-    async def _known(self, execution_id: str) -> RunFacts | None:
-        try:
-            return await self._runs.get(execution_id)
-        except UnknownExecution:
-            return None

@@ -51,6 +51,13 @@ class Runs:
             self._kept.popitem(last=False)
         return found
 
+    async def known(self, execution_id: str) -> RunFacts | None:
+        """The same; none when there is no such run."""
+        try:
+            return await self.get(execution_id)
+        except UnknownExecution:
+            return None
+
     async def row(self, execution_id: str) -> ExecutionRow:
         """A run as the store has it."""
         row = await self._executions.get(execution_id)

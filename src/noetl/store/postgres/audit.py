@@ -9,7 +9,7 @@ from noetl.store.postgres.documents import shown, stored, value_of, written
 from noetl.store.postgres.values import id_of, moment, told
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from noetl.store.audit import AuditEntry, AuditListing
     from noetl.store.postgres.database import Database
@@ -18,12 +18,20 @@ _COLUMNS: Final = """audit_id, tenant_id, at, actor, action, resource, outcome, 
 seq, prev_hash, hash"""
 _LOCK: Final = "select pg_advisory_xact_lock(hashtextextended('noetl:audit', 0))"
 _HEAD: Final = "select seq, hash from noetl.audit_head"
+_HELD_HEAD: Final = f"{_HEAD} for update"
 _KNOWN: Final = "select audit_id from noetl.audit where audit_id = any($1::bigint[])"
 _ADD: Final = f"""
-with moved as (update noetl.audit_head set seq = $13, hash = $14)
+with moved as (
+    update noetl.audit_head set seq = $13, hash = $14
+    where seq = $15 and hash = $16
+        and not exists (select from noetl.audit where audit_id = any($1::bigint[]))
+    returning seq
+)
 insert into noetl.audit ({_COLUMNS})
 select * from unnest($1::bigint[], $2::text[], $3::timestamptz[], $4::text[], $5::text[],
-    $6::text[], $7::text[], $8::text[], $9::json[], $10::bigint[], $11::bytea[], $12::bytea[])"""  # noqa: S608 - made of constants
+    $6::text[], $7::text[], $8::text[], $9::json[], $10::bigint[], $11::bytea[], $12::bytea[])
+where exists (select from moved)
+returning seq"""  # noqa: S608 - made of constants
 _READ: Final = f"""
 select {_COLUMNS} from noetl.audit where seq > $1 order by seq limit $2"""  # noqa: S608 - as above
 _LISTED: Final = f"""
@@ -44,21 +52,32 @@ class PostgresAudit:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._end: tuple[int, str] | None = None
+        """The last row, as this server knows it."""
 
     async def append(self, entries: Sequence[AuditEntry]) -> None:
         """Add entries to the end of the chain, in their order; an id that is there is left out."""
+        if self._end is not None:  # as long as nobody else has written, one statement is enough
+            rows = chained(entries, *self._end)
+            if await self._database.fetch(_ADD, *_added(rows, self._end)):
+                self._end = _end_of(rows)
+                return
+        await self._append(entries)
+
+    async def _append(self, entries: Sequence[AuditEntry]) -> None:
+        """The same behind whatever others have written."""
         ids = [id_of(entry.audit_id) for entry in entries]
         async with self._database.connection() as connection, connection.transaction():
             await connection.execute(_LOCK)
+            end = _end(await connection.fetchrow(_HELD_HEAD))
             found = await connection.fetch(_KNOWN, ids)
             known = {row["audit_id"] for row in found}
             new = [entry for entry, name in zip(entries, ids, strict=True) if name not in known]
-            if not new:
-                return
-            head = await connection.fetchrow(_HEAD)
-            rows = chained(new, *_end(head))
-            columns = map(list, zip(*map(_values, rows), strict=True))
-            await connection.execute(_ADD, *columns, rows[-1].seq, bytes.fromhex(rows[-1].hash))
+            if new:
+                rows = chained(new, *end)
+                await connection.fetch(_ADD, *_added(rows, end))
+                end = _end_of(rows)
+        self._end = end
 
     async def listed(self, listing: AuditListing) -> list[AuditRow]:
         """A page of rows, newest first."""
@@ -88,6 +107,18 @@ class PostgresAudit:
 
 def _end(head: Any) -> tuple[int, str]:  # noqa: ANN401 - a record
     return (0, START) if head is None else (head["seq"], head["hash"].hex())
+
+
+def _end_of(rows: Sequence[AuditRow]) -> tuple[int, str]:
+    return rows[-1].seq, rows[-1].hash
+
+
+def _added(rows: Sequence[AuditRow], end: tuple[int, str]) -> Iterator[object]:
+    """What makes these rows follow that end."""
+    yield from map(list, zip(*map(_values, rows), strict=True))
+    for seq, hash_ in (_end_of(rows), end):
+        yield seq
+        yield bytes.fromhex(hash_)
 
 
 def _values(row: AuditRow) -> tuple[object, ...]:
