@@ -261,6 +261,25 @@ class LettersSuite:
             now = change.row
         assert await store.letters.page(SUB, None, 10) == [letter]
 
+    async def test_letters_that_lie_here_are_wanted_while_somebody_asks_for_some(self, store):
+        now, other = await registered(store), str(int(SUB) + 1000)
+        asked = {"requests": [{"request_id": "1", "action": "redrive", "all": True}]}
+        assert await store.letters.wanted() == []
+        letter = LetterRow(ref="r", message_id="m", reason="a", attempts=1, at=at(1))
+        await registered(store, other, "subs/other", summary=asked)
+        change = grown(now, told(2, "subscription.message.dead_lettered"), summary=asked)
+        change = msgspec.structs.replace(change, letters=(letter,))
+        assert await store.subscriptions.append(change)
+        assert await store.letters.wanted() == []
+        here = msgspec.structs.replace(letter, result_ref="noetl://x")
+        change = grown(change.row, told(3, "subscription.message.dead_lettered"))
+        change = msgspec.structs.replace(change, letters=(here,))
+        assert await store.subscriptions.append(change)
+        assert await store.letters.wanted() == [SUB]
+        done = grown(change.row, told(4, "subscription.message.failed"), summary={"requests": []})
+        assert await store.subscriptions.append(done)
+        assert await store.letters.wanted() == []
+
 
 class DeliveriesSuite:
     async def test_deliveries_are_told_newest_first_by_page_and_filter(self, store):

@@ -14,6 +14,7 @@ from noetl.api.client import Client
 from noetl.api.executions import Execute
 from noetl.api.http import AsgiTransport
 from noetl.api.problems import Refused
+from noetl.api.subscriptions import LettersWanted
 from noetl.blobs.memory import MemoryBlobs
 from noetl.bus.memory import MemoryBus
 from noetl.clock import SystemClock
@@ -137,6 +138,14 @@ async def test_what_is_refused_for_good_is_a_dead_letter(broker):
         assert (result["received"], result["dead_lettered"]) == (1, 1)
         letters = await client.dead_letters(sub)
         assert [letter.reason for letter in letters.items] == ["dispatch_rejected"]
+        await client.register(Register(content=TARGET.replace("path: p", "path: nowhere")))
+        await client.redrive(sub, LettersWanted(all=True))
+        async with asyncio.timeout(LONG_S):
+            while (await client.dead_letters(sub)).items:  # noqa: ASYNC110 - letters tell nobody
+                await asyncio.sleep(0.02)
+        listed = (await client.executions(limit=100)).items
+        [run] = [row.execution_id for row in listed if row.path == "nowhere"]
+        assert await ended(client, run) == "COMPLETED"
 
 
 async def test_drain_is_refused_to_a_playbook_that_claims_to_be_a_tick(broker, monkeypatch):

@@ -11,18 +11,20 @@ import pytest
 
 from noetl.api.catalog import Register
 from noetl.api.problems import Refused
+from noetl.api.subscriptions import LettersWanted
 from noetl.blobs.memory import MemoryBlobs
 from noetl.bus.memory import MemoryBus
 from noetl.clock import SystemClock, rfc3339
 from noetl.ids import Ids
 from noetl.server.app import create_server
-from noetl.server.loops import schedules
+from noetl.server.loops import letters, schedules
 from noetl.server.parts import ServerParts
 from noetl.server.signals import sleep_until
 from noetl.store.base import Listing
 from noetl.store.postgres.database import Database
 from noetl.store.postgres.store import PostgresStore
 from tests.unit.server.rig import HEAD, ONE_STEP, PYTHON, Rig
+from tests.unit.server.subscriptions.stage import TARGET, item_of, kept, registered
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -245,3 +247,18 @@ async def test_many_posts_at_once_share_few_transactions(postgres_url: str) -> N
         await asyncio.gather(*map(r.report, posts))
         assert r.plane.metrics.commit_duration.count() - before <= 40
         assert await r.status(run) == "COMPLETED"
+
+
+async def test_a_letter_that_a_server_keeps_is_sent_again_once_whoever_is_asked(two) -> None:
+    leader, other = two
+    sub = await registered(leader)
+    first, second = [await kept(leader, sub, item_of(number)) for number in (1, 2)]
+    await other.client.redrive(sub, LettersWanted(refs=(first,)))
+    await other.client.discard(sub, LettersWanted(refs=(second,)))
+    async with asyncio.timeout(letters.EVERY_S * 4):
+        while (await other.client.dead_letters(sub)).items:  # noqa: ASYNC110 - letters tell nobody
+            await asyncio.sleep(0.05)
+    await leader.plane.redriving.do(sub)
+    runs = [row for row in (await other.client.executions()).items if row.path == TARGET]
+    assert len(runs) == 1
+    assert (await other.client.subscription(sub)).pending_actions == ()

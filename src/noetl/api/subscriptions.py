@@ -191,7 +191,7 @@ class LettersWanted(
 
 
 class LettersRequested(msgspec.Struct, frozen=True, kw_only=True):
-    """The request stands in the log; whoever holds the spool does it."""
+    """The request stands in the log; whoever keeps the letters does it."""
 
     request_id: str
     """The id of the event that tells of it."""

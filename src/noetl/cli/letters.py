@@ -54,7 +54,7 @@ def redrive(
         typer.Option("--rate", metavar="N", min=0.001, help="So many a second at most."),
     ] = None,
 ) -> None:
-    """Send dead letters again; whoever holds the spool does it, each in its old place."""
+    """Send dead letters again; whoever keeps them does it, each in its old place."""
     from noetl.api.subscriptions import LettersWanted
 
     wanted = _wanted(refs, everything)

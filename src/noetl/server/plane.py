@@ -64,6 +64,7 @@ from noetl.server.subscriptions.ending import Endings
 from noetl.server.subscriptions.letters import LetterDesk
 from noetl.server.subscriptions.logs import SubscriptionLogs
 from noetl.server.subscriptions.posted import Posts
+from noetl.server.subscriptions.redriving import Redriving
 from noetl.server.subscriptions.ticking import Ticking
 from noetl.server.values.deposits import Deposits
 from noetl.server.values.inventory import Inventory
@@ -141,6 +142,7 @@ class Plane:
     subscriptions: SubscriptionDesk
     ticking: Ticking
     letters: LetterDesk
+    redriving: Redriving
     pushed: Pushed
     endings: Endings
     cursors: Cursors
@@ -205,6 +207,7 @@ def wire(parts: ServerParts) -> Plane:
     cursors = Cursors(parts.cursor_key, clock)
     owners = Owners(store.executions, signals.recent, logs.named)
     values = Values(blobs, store.results, large, owners, clock=clock, ids=ids, metrics=metrics)
+    letters = LetterDesk(subscriptions, store.letters, values, cursors)
     inventory = Inventory(blobs, store.results, values, cursors, clock)
     timetables = Timetables(store.schedules, clock, ids)
     documents, trials = _documents(parts, cursors, metrics, plugins)
@@ -265,7 +268,8 @@ def wire(parts: ServerParts) -> Plane:
         feed=Feed(parts, streams, signals, workers, subscriptions),
         subscriptions=subscriptions,
         ticking=ticking,
-        letters=LetterDesk(subscriptions, store.letters, values, cursors),
+        letters=letters,
+        redriving=Redriving(parts, subscriptions, letters, starts.execute),
         pushed=Pushed.of(
             parts,
             subscriptions,

@@ -165,6 +165,9 @@ class Letters(Protocol):
     async def counted(self, subscription_id: str) -> int:
         """How many there are."""
 
+    async def wanted(self) -> list[str]:
+        """Subscriptions of which letters are wanted, and that have some that lie here."""
+
 
 NOT_TOLD: Final = "not_told"
 """The reason in the row of a delivery of which only its run is known."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,6 +42,8 @@ class LetterDesk:
         self._letters = letters
         self._values = values
         self._cursors = cursors
+        self.asked = asyncio.Event()
+        """Letters that lie here may be wanted."""
 
     async def page(
         self,
@@ -70,9 +73,13 @@ class LetterDesk:
     async def _with_item(self, letter: DeadLetter) -> DeadLetter:
         if letter.result_ref is None:
             return letter
-        resolved = await self._values.resolved(LOCAL, letter.result_ref)
-        data = b"".join([part async for part in resolved.bytes(0, None)])
+        data = await self.data(letter.result_ref)
         return msgspec.structs.replace(letter, item=msgspec.json.decode(data))
+
+    async def data(self, result_ref: str) -> bytes:
+        """The message of a letter that lies here, as it was put."""
+        resolved = await self._values.resolved(LOCAL, result_ref)
+        return b"".join([part async for part in resolved.bytes(0, None)])
 
     async def put(self, caller: Caller, subscription_id: str, body: PutDeadLetter) -> DeadLetter:
         """Keep a message that no spool keeps, and tell of it in one go; once per reference."""
@@ -114,13 +121,13 @@ class LetterDesk:
     async def redrive(
         self, caller: Caller, subscription_id: str, body: LettersWanted
     ) -> LettersRequested:
-        """Ask whoever holds the spool to try letters again."""
+        """Ask whoever keeps letters to try them again: the holder of the spool, or a server."""
         return await self._request(caller, subscription_id, body, REDRIVE_REQUESTED)
 
     async def discard(
         self, caller: Caller, subscription_id: str, body: LettersWanted
     ) -> LettersRequested:
-        """Ask whoever holds the spool to drop letters."""
+        """Ask whoever keeps letters to drop them."""
         if body.rate is not None:
             raise Unacceptable("letters are dropped at once: `rate` is for a redrive")
         return await self._request(caller, subscription_id, body, DISCARD_REQUESTED)
@@ -150,6 +157,7 @@ class LetterDesk:
             return Entry([Told(OF_SUBSCRIPTIONS[name](facts=facts, about=about))])
 
         entry = await self._desk.logs.append(row.subscription_id, make)
+        self.asked.set()
         return LettersRequested(request_id=entry.events[0].minted, count=count)
 
 

@@ -194,6 +194,7 @@ class MemoryLetters:
     """Dead letters; appends write them."""
 
     def __init__(self, tables: Tables) -> None:
+        self._rows = tables.subscriptions.rows
         self._letters = tables.subscriptions.letters
 
     async def page(
@@ -211,6 +212,15 @@ class MemoryLetters:
     async def counted(self, subscription_id: str) -> int:
         """How many there are."""
         return len(self._letters.get(subscription_id, {}))
+
+    async def wanted(self) -> list[str]:
+        """Subscriptions of which letters are wanted, and that have some that lie here."""
+        return sorted(
+            name
+            for name, row in self._rows.items()
+            if row.summary.get("requests")
+            and any(letter.result_ref for letter in self._letters.get(name, {}).values())
+        )
 
 
 class MemoryDeliveries:

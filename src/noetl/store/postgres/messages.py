@@ -24,6 +24,12 @@ _LETTERS: Final = f"""{_LETTER}
     and ($2::timestamptz is null or (at, ref collate "C") > ($2, $3::text collate "C"))
 order by at, ref collate "C" limit $4"""
 _COUNTED: Final = "select count(*) from noetl.dead_letter where subscription_id = $1"
+_WANTED: Final = """
+select s.subscription_id from noetl.subscription s
+where json_array_length(s.summary -> 'requests') > 0 and exists (
+    select from noetl.dead_letter d
+    where d.subscription_id = s.subscription_id and d.result_ref is not null)
+order by s.subscription_id"""
 _DELIVERY: Final = {
     "delivery_id": "bigint", "at": "timestamptz", "outcome": "text", "reason": "text",
     "status": "int", "message_id": "text", "execution_id": "bigint",
@@ -103,6 +109,11 @@ class PostgresLetters:
         """How many there are."""
         found: int = await self._database.background.fetchval(_COUNTED, id_of(subscription_id))
         return found
+
+    async def wanted(self) -> list[str]:
+        """Subscriptions of which letters are wanted, and that have some that lie here."""
+        rows = await self._database.background.fetch(_WANTED)
+        return [str(row["subscription_id"]) for row in rows]
 
 
 class PostgresDeliveries:

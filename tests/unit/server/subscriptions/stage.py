@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from noetl.api.catalog import Register
 from noetl.api.events import Report, Reports
 from noetl.api.executions import Dedup, Execute, Ingress
+from noetl.api.subscriptions import PutDeadLetter
+from noetl.blobs.spool.item import Item, sha256_of
+from noetl.sources.directives import Plan
 from tests.unit.server.rig import ONE_STEP
 
 if TYPE_CHECKING:
@@ -88,3 +93,34 @@ def report(r: Rig, sub: str, name: str, event_id: str = "", **payload: Any) -> R
 async def post(r: Rig, *events: Report) -> Reported:
     """Report events of a runtime."""
     return await r.client.report(Reports(worker_id="runtime-1", pool="", events=events))
+
+
+def item_of(number: int, playbook: str = TARGET) -> Item:
+    """A message that was refused."""
+    message = {"id": f"PLANT:{number}", "data": {"n": number}, "headers": {}}
+    plan = Plan(playbook=playbook, execution_pool="meters").as_json()
+    return Item(
+        subscription=PATH,
+        source="nats",
+        message_id=f"PLANT:{number}",
+        recv_seq=str(350 + number),
+        downstream="default",
+        dispatch_key=f"m:PLANT:{number}",
+        sha256=sha256_of(message, plan),
+        spooled_at="2026-01-01T00:00:00.000Z",
+        reason="dispatch_rejected",
+        plan=plan,
+        message=message,
+    )
+
+
+async def kept(r: Rig, sub: str, item: Item, **changed: Any) -> str:
+    """Have the server keep a letter; its reference."""
+    body = PutDeadLetter(
+        ref=item.ref,
+        message_id=item.message_id,
+        reason="dispatch_rejected",
+        item=msgspec.to_builtins(item) | changed,
+        recv_seq=item.recv_seq,
+    )
+    return (await r.client.put_dead_letter(sub, body)).ref
