@@ -79,9 +79,10 @@ def _kept(rows: Iterable[Row]) -> Iterator[Row]:
     """All but commands that a busy worker has given back before it began with them."""
     before: dict[str, str] = {}
     for row in rows:
-        if row["event_type"] == "command.resumed" and before[row["node_id"]] == "command.claimed":
+        name = row.get("node_id", "")
+        if row["event_type"] == "command.resumed" and before.get(name) == "command.claimed":
             continue
-        before[row["node_id"]] = row["event_type"]
+        before[name] = row["event_type"]
         yield row
 
 

@@ -7,17 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from noetl.api.catalog import Register
 from noetl.api.commands import Heartbeat, Held
+from noetl.api.executions import Control
 from noetl.api.problems import Refused
 from noetl.blobs.memory import MemoryBlobs
 from noetl.server.ingest.cache import Cache
+from noetl.server.ingest.posts import Post
 from noetl.server.ingest.programs import Programs
+from noetl.server.loops import leases
+from noetl.store.errors import DatabaseGone
 from noetl.store.memory.store import MemoryStore
 from tests.simulation.defects import Over, over
 from tests.simulation.faults import Unreachable
-from tests.unit.server.rig import ONE_STEP, PYTHON, rig, virtually
+from tests.unit.server.rig import HEAD, ONE_STEP, PYTHON, rig, virtually
 
 if TYPE_CHECKING:
+    from noetl.api.executions import Started
+    from noetl.server.ingest.wanted import Wanted
     from noetl.store.base import ExecutionRow
 
 LARGE = "x" * 2_000
@@ -29,6 +36,11 @@ workflow:
       - {{name: then, {PYTHON[1:]}
       - {{name: last, {PYTHON[1:]}
 """
+APART = """
+workflow:
+  - {step: start, tool: {kind: playbook, path: demo/child, wait: false}}
+"""
+CHILD = HEAD.replace("demo/it", "demo/child") + ONE_STEP
 BRANCH = f"""
 workflow:
   - step: start
@@ -185,6 +197,47 @@ async def test_a_defect_outside_of_decide_ends_the_run_after_three() -> None:
         types = await here.types(execution_id)
         assert types[-4:] == ["engine.error"] * 3 + ["playbook.failed"]
         assert (await here.client.execution(execution_id)).error["code"] == "engine_error"
+
+
+@virtually
+async def test_a_command_that_is_lost_for_good_in_a_pause_is_lost_once() -> None:
+    """Nothing is decided in a pause; a server that had looked before lost it once more."""
+    async with rig(max_attempts=1) as here:
+        execution_id = await here.start(ONE_STEP)
+        await here.claim()
+        [row] = await here.store.commands.expired("2030-01-01T00:00:00Z")
+        await here.client.pause(execution_id, Control())
+        await asyncio.sleep(120)
+        again = leases.losing(row, here.plane.handout, {})
+        await here.plane.ingest.submit([Post(execution_id, again)])
+        assert (await here.types(execution_id)).count("command.lost") == 1
+        await here.client.resume(execution_id, Control())
+        assert await here.status(execution_id) == "FAILED"
+
+
+@virtually
+async def test_the_end_of_a_child_that_nobody_waits_for_fails_no_parent() -> None:
+    """The child had failed before its parent was told that it had begun."""
+    async with rig() as here:
+        await here.client.register(Register(content=CHILD))
+        real, left = here.plane.runs.start, 5
+
+        async def start(wanted: Wanted) -> Started:
+            nonlocal left
+            started = await real(wanted)
+            if wanted.parent_key is not None and left:
+                left -= 1
+                raise DatabaseGone("away")
+            return started
+
+        here.plane.runs.start = start  # type: ignore[method-assign] # it is told late
+        parent = await here.start(APART)
+        (command,) = await here.claim(wait_seconds=20)
+        error = {"kind": "python", "code": "broken", "message": "it fails"}
+        await here.report(here.event(command, "call.error", error=error))
+        assert await here.status(command.execution_id) == "FAILED"
+        await asyncio.sleep(60)
+        assert await here.status(parent) == "COMPLETED"
 
 
 def test_the_memory_store_is_not_changed_by_what_stands_before_it() -> None:

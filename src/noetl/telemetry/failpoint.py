@@ -44,6 +44,7 @@ POINTS: Final = (
     "subscription.ack",  # runs are started, and their messages are not acknowledged
     "subscription.acked",  # they are, and nobody knows
     "subscription.replay",  # a waiting message has its run, and still waits
+    "subscription.redrive",  # a dead letter has its run, and is still one
     "subscription.delete",  # it waits no more, and nobody knows
     "migration.apply",  # a script has run, and its transaction is open
     "migration.applied",  # it is committed, the next one is not begun

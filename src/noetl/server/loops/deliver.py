@@ -240,7 +240,9 @@ async def _returned(plane: Plane, item: Outgoing) -> bool:
     """Tell a parent how its child ended."""
     told = item.payload
     returned = await _outcome(plane, item.execution_id, told["child_key"])
-    return await _return(plane, told["parent_execution_id"], returned, told["event_id"])
+    return await _return(
+        plane, told["parent_execution_id"], returned, told["event_id"], is_end=True
+    )
 
 
 async def _outcome(plane: Plane, execution_id: str, child_key: str) -> ev.ExecutionReturned:
@@ -265,11 +267,23 @@ async def _outcome(plane: Plane, execution_id: str, child_key: str) -> ev.Execut
 
 
 async def _return(
-    plane: Plane, parent_id: str, returned: ev.ExecutionReturned, event_id: str | None
+    plane: Plane,
+    parent_id: str,
+    returned: ev.ExecutionReturned,
+    event_id: str | None,
+    *,
+    is_end: bool = False,
 ) -> bool:
+    """Tell a parent of its child; the end of one that it does not wait for is not its concern.
+
+    That end may come before the parent was told of the start.
+    """
+
     def make(state: State) -> Iterator[Stamped]:
-        if returned.child_key in state.children and state.terminal is None:
-            yield Stamped(returned, event_id, unless_stored=event_id is not None)
+        child = state.children.get(returned.child_key)
+        if child is None or state.terminal is not None or (is_end and not child.is_awaited):
+            return
+        yield Stamped(returned, event_id, unless_stored=event_id is not None)
 
     await _post(plane, parent_id, make)
     return True

@@ -128,7 +128,7 @@ class Redriving:
             await self._tell(row, letter, asked, [(REDRIVEN, about), (DEAD_LETTERED, dead)])
             return True
         if armed:
-            await failpoint("subscription.replay")
+            await failpoint("subscription.redrive")
         run = started.execution_id  # the event has its id: told twice it is one event
         await self._tell(row, letter, asked, [(REDRIVEN, {**about, "execution_id": run})], run)
         return True

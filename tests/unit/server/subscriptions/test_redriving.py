@@ -184,7 +184,7 @@ async def test_a_server_that_dies_between_a_run_and_its_event_leaves_one_run() -
         for number in range(2):
             await kept(r, sub, item_of(number))
         await asyncio.sleep(1)
-        failpoint.configure("subscription.replay=hang")
+        failpoint.configure("subscription.redrive=hang")
         await r.client.redrive(sub, LettersWanted(all=True))
         await asyncio.sleep(SOON_S)
         [run] = await runs(r)
@@ -204,7 +204,7 @@ async def test_a_fault_between_a_run_and_its_event_is_made_good() -> None:
     async with rig() as r:
         sub = await registered(r)
         ref = await kept(r, sub, item_of(1))
-        failpoint.configure("subscription.replay=error*2")
+        failpoint.configure("subscription.redrive=error*2")
         await r.client.redrive(sub, LettersWanted(refs=(ref,)))
         await asyncio.sleep(LATER_S)
         assert len(await runs(r)) == 1
