@@ -144,6 +144,8 @@ def _lost(state: State, recorded: Recorded, event: ev.CommandLost) -> None:
         command.lost >= command.max_attempts
     ):
         state.push("lose", event.command_key)
+        command.worker_id = None  # a paused run decides later, and hears nobody until then
+        command.lease_until = None
         return
     if state.is_failing:
         state.push("cancel", event.command_key, "fail_fast")

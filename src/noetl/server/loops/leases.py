@@ -81,8 +81,6 @@ def losing(
             return
         if row.worker_id is None or not is_held(command, row.worker_id):
             return
-        if ("lose", command.key) in state.agenda:  # it was lost for good, and the run is paused
-            return
         handout.remember(row.command_id, row.attempt + 1, row.checkpoint)
         lost[row.command_id] = row.pool or ""
         yield Stamped(
