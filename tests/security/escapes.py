@@ -88,7 +88,10 @@ FILES = (
     _one(FILE, "files of others in /var/tmp", "got = open(w['var_tmp']).read()"),
     _one(FILE, "files of others in /dev/shm", "got = open(w['shm']).read()"),
     _read(FILE, "passwords of the machine", "'/etc/shadow'", by="any"),
-    _one(FILE, "the home of root", "import os\ngot = os.listdir('/root')", by="any"),
+    # An interpreter that lives there is seen with the folders that lead to it, and nothing else.
+    _one(FILE, "the home of root", "import os, sys\n"
+         "got = [n for n in os.listdir('/root')"
+         " if not (sys.base_prefix + '/').startswith(f'/root/{n}/')]", by="any"),
     _one(FILE, "keys in the home of the worker's user",
          "import glob\ngot = glob.glob(w['user_home'] + '/.ssh/*')"
          " + glob.glob(w['user_home'] + '/.config/*')", by="any"),
