@@ -166,9 +166,12 @@ def _added(program: str) -> pwd.struct_passwd:
 
 def _said_by(program: str) -> str:
     words = (program, "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", USER)
-    done = subprocess.run(  # noqa: S603 - a program of the system, with words of our own
-        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=_USERADD_S
-    )
+    try:
+        done = subprocess.run(  # noqa: S603 - a program of the system, with words of our own
+            words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=_USERADD_S
+        )
+    except subprocess.TimeoutExpired as fault:
+        return str(fault)
     return done.stdout.decode(errors="replace").strip()
 
 

@@ -39,21 +39,24 @@ class Floods:
         self._poured: dict[str, float] = {}
         """When the last request for many runs of a pool came."""
         self._heard: dict[str, float] = {}
-        """When the last request of a pool came."""
+        """When the last request of a pool came, of those that count as working."""
         self._saved_s = 0.0
         self._counted_at = 0.0
 
     def pour(self, pools: Iterable[str]) -> None:
         """Many runs were asked for."""
         now = self._clock.monotonic()
+        for pool in list(self._poured):  # those that nobody asks for any more are forgotten
+            self._is_flooded(pool)
         self._poured.update(dict.fromkeys(pools, now))
 
     def covers(self, work: Work) -> bool:
         """Whether a request that came is for flooded pools alone; it is noted who works."""
         pools = _pools_of(work)
         now = self._clock.monotonic()
-        for pool in pools:  # timers and whatever else goes its way belong to none
-            self._heard[pool] = now
+        young = {pool: at for pool, at in self._heard.items() if now - at < CALM_S}
+        # Timers and whatever else goes its way belong to none.
+        self._heard = young | dict.fromkeys(pools, now)
         return bool(pools) and all(map(self._is_flooded, pools))
 
     @property

@@ -92,6 +92,8 @@ class Listeners:
     async def secrets(self, row: SubscriptionRow, spec: SubscriptionSpec) -> dict[str, Any]:
         """The fields of the credentials of a listener, for the server itself."""
         opened = await self._opened(row, spec)
+        for value, _ in opened.values():
+            self._seen.add(*secrets_in(value))
         return {alias: value["data"] for alias, (value, _) in opened.items()}
 
     async def _found(self, listener: str) -> tuple[SubscriptionRow, CatalogEntry, SubscriptionSpec]:
@@ -112,7 +114,6 @@ class Listeners:
                 found[alias] = await self._resolution.credential(row.tenant_id, alias)
             except NotFound:
                 continue
-            self._seen.add(*secrets_in(found[alias][0]))
         return found
 
     def _sealed(
