@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Literal
 
 from noetl.clock import rfc3339
@@ -23,6 +22,7 @@ from noetl.server.ingest.handout import Batch
 from noetl.server.ingest.lines import Lines
 from noetl.server.ingest.posts import Post, Stamped, Work
 from noetl.server.ingest.turn import MOST_DEFECTS, Turn
+from noetl.server.signals import sleep_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -167,9 +167,11 @@ class Ingest:
 
     async def _woken(self) -> None:
         """Wait for a request, or until one that gives way has waited long enough."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._lines.wait_s):
-                await self._wake.wait()
+        wait_s = self._lines.wait_s
+        if wait_s is None:
+            await self._wake.wait()
+        else:
+            await sleep_until(self._wake, wait_s)
         self._wake.clear()
 
     def _is_due(self) -> bool:
