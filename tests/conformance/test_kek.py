@@ -347,11 +347,10 @@ async def test_an_outage_does_not_close_known_records(remote):
     assert await wallet.open(record, PLACE) == b"canary-record"
 
 
-async def test_vault_is_told_its_namespace(vault, fetch):
-    vault.raw = None
+async def test_vault_is_told_its_namespace(request, vault, fetch):
+    bench = _fresh("vault", request, fetch)
     vault.namespace = "team-a"
     try:
-        bench = OfVault(fetch, vault)
         assert await bench.made(vault_namespace="team-a").current() == ("transit/noetl", "1")
         with pytest.raises(KekUnavailable):
             await bench.made().current()
