@@ -68,6 +68,12 @@ STATES = [
 ]
 
 
+async def noted(fake: FakeCluster, job: str) -> str:
+    """What the note on a job says, as soon as there is one."""
+    await fake.until(lambda: "noetl.reported" in fake.job(job)["metadata"]["annotations"])
+    return str(fake.job(job)["metadata"]["annotations"]["noetl.reported"])
+
+
 @pytest.mark.parametrize(("state", "end", "kind"), STATES)
 async def test_every_state_reaches_the_step(state: str, end: Any, kind: str | None) -> None:
     async with bench() as b, b.watcher() as watcher:
@@ -85,10 +91,7 @@ async def test_every_state_reaches_the_step(state: str, end: Any, kind: str | No
             await b.fake.until(lambda: b.fake.job(name) is None)  # it would try for ever
             assert "no img" in told["reason"]
         else:
-            await b.fake.until(
-                lambda: "noetl.reported" in b.fake.job(name)["metadata"]["annotations"]
-            )
-            assert b.fake.job(name)["metadata"]["annotations"]["noetl.reported"] == state
+            assert await noted(b.fake, name) == state
         if state == "succeeded":
             assert (told["output"], told["exit_code"]) == ({"rows": 7}, 0)
             assert told["completed_at"] == "2026-01-01T00:00:00.000000Z"
@@ -102,7 +105,8 @@ async def test_a_job_that_ended_while_nobody_watched_is_reported() -> None:
         b.fake.finish(request["job_name"], message='{"late": true}')
         async with b.watcher():
             assert await b.status(run) == "COMPLETED"
-        async with b.watcher() as second:  # the note on the job says that it was told
+            await noted(b.fake, request["job_name"])
+        async with b.watcher() as second:  # the note says that it was told
             await b.fake.until(lambda: b.fake.lists >= 4)
             await asyncio.sleep(0.1)
             assert not second.tally

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 PASSWORD = "p@ss:w/rd"  # noqa: S105 - of a server that lives for a test, with signs that need care
 
+CLEARED_S = 20.0
+
 
 class NatsServer:
     """A server that tests may kill, wipe and start again; the port stays the same."""
@@ -53,6 +55,12 @@ class NatsServer:
         """Wait until it serves."""
         assert self._process is not None
         await self.nats.ready(self._process.pid)
+
+    async def cleared(self) -> None:
+        """Wait until the files of streams that were deleted are gone, too."""
+        async with asyncio.timeout(CLEARED_S):
+            while any(self.nats.store_dir.glob("jetstream/*/streams/*")):  # noqa: ASYNC110 - another process does it
+                await asyncio.sleep(0.001)
 
     def kill(self) -> None:
         """As a power cut would."""
@@ -98,10 +106,11 @@ def nats_url(nats_server: NatsServer) -> str:
 
 
 @pytest.fixture
-async def clean_nats_url(nats_url: str) -> str:
+async def clean_nats_url(nats_server: NatsServer) -> str:
     """The URL of the shared server, without any stream."""
-    await wipe(nats_url)
-    return nats_url
+    await wipe(nats_server.url)
+    await nats_server.cleared()
+    return nats_server.url
 
 
 @pytest.fixture
@@ -117,11 +126,16 @@ async def own_nats(tmp_path: Path) -> AsyncIterator[NatsServer]:
 
 
 async def wipe(url: str) -> None:
-    """Delete every stream, and all that hangs on it."""
+    """Delete every stream, and all that hangs on it.
+
+    The server removes the files of a stream afterwards; a stream that is made anew before that
+    finds its old messages there. So there are none.
+    """
     link = await Link.open(Address.of(url))
     try:
         found = await link.call("STREAM.NAMES")
         for name in found["streams"] or ():
+            await link.call(f"STREAM.PURGE.{name}")
             await link.call(f"STREAM.DELETE.{name}")
     finally:
         await link.close()
