@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from bench import profile, yardstick
@@ -131,11 +132,13 @@ def _all(
     records: list[dict[str, Any]] = []
     failed = []
     for name in names:
+        began = perf_counter()
         try:
             records += measure(name)
         except Exception:  # noqa: BLE001 - told here, and by the exit status
             sys.stderr.write(traceback.format_exc())
             failed.append(name)
+        sys.stderr.write(f"{name}: {perf_counter() - began:.0f} s\n")
     return records, failed
 
 
