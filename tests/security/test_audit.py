@@ -7,6 +7,7 @@ import asyncio
 import asyncpg
 import msgspec
 import pytest
+from starlette.requests import Request
 
 from noetl.clock import SystemClock
 from noetl.edge.cursor import Cursors
@@ -209,6 +210,29 @@ async def test_many_writers_share_a_transaction() -> None:
     await asyncio.gather(running, return_exceptions=True)
     assert sum(calls) == 100
     assert len(calls) <= 2
+
+
+@virtually
+async def test_what_is_written_while_the_answer_is_made_is_one_row_that_the_answer_waits_for() -> (
+    None
+):
+    store, clock = MemoryAudit(), SystemClock()
+    append, may_write = store.append, asyncio.Event()
+
+    async def later(entries) -> None:
+        await may_write.wait()
+        await append(entries)
+
+    store.append = later
+    audits = Audits(store, clock, Ids(clock, 1), ServerMetrics())
+    request = Request({"type": "http", "headers": [], "client": ("1.2.3.4", 5)})
+    audits.does(request, "secret.seal")
+    answered = asyncio.create_task(audits.did(request, "secret.seal"))
+    await asyncio.sleep(1)
+    assert not answered.done()
+    may_write.set()
+    await answered
+    assert [(row.action, row.outcome) for row in await store.read()] == [("secret.seal", "ok")]
 
 
 # ------------------------------------------------------------------------- the chain

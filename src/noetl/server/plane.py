@@ -153,7 +153,7 @@ class Plane:
 def wire(parts: ServerParts) -> Plane:
     """Make the parts that follow from the given ones."""
     store, clock, ids = parts.store, parts.clock, parts.ids
-    signals = Signals()
+    signals = Signals(clock)
     programs = Programs(store.catalog, max_attempts=parts.max_attempts)
     cache = RunCache(store, programs)
     metrics = ServerMetrics()
@@ -232,6 +232,7 @@ def wire(parts: ServerParts) -> Plane:
         probes=Probes(credentials, store.catalog, registration.register, starts.execute),
         credentials=credentials,
         subscriptions=subscriptions,
+        signals=signals,
     )
     return Plane(
         parts=parts,

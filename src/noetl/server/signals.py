@@ -7,11 +7,13 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from noetl.server.claimed import Claimed
 from noetl.server.recent import Recent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from noetl.clock import Clock
     from noetl.engine.events import Recorded
     from noetl.store.base import Change, Outgoing
 
@@ -50,8 +52,10 @@ class Stop:
 class Signals:
     """Events of one process; each only says that something changed, the store says what."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
         self.recent = Recent()
+        self.claimed = Claimed(clock)
+        """Told before anybody is answered."""
         self.timers = asyncio.Event()
         self.outbox = asyncio.Event()
         self.undelivered: deque[Outgoing] = deque(maxlen=MOST_OUTGOING)
@@ -149,6 +153,7 @@ class Signals:
         heartbeat, since the same worker may hold the next attempt by now.
         """
         self.held.discard(stop.command_id)
+        self.claimed.drop(stop.command_id)
         self._stops_by_pool.setdefault(stop.pool, []).append(stop)
         self.hints.set()
         if not stop.is_over:

@@ -65,7 +65,7 @@ def server(bus=None, **more):
     parts = {"store": MemoryStore(), "bus": bus or Bus(), "publishes": True, "server_url": "u"}
     cache = SimpleNamespace(peek=lambda _: None)
     made = SimpleNamespace(clock=clock, **(parts | more))
-    return Server(made, Signals(), cache, ServerMetrics())
+    return Server(made, Signals(clock), cache, ServerMetrics())
 
 
 def virtually(test):

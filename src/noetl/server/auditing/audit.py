@@ -1,7 +1,8 @@
 """The audit: what routes did, by whom, to what, and who was refused.
 
-One task writes the entries of a process, many in one transaction. Equal refusals of one minute are
-one row with a count, so that whoever tries a door a thousand times does not fill the audit.
+One task at a time writes the entries of a process, all that wait in one transaction. Equal refusals
+of one minute are one row with a count, so that whoever tries a door a thousand times does not fill
+the audit.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ _OF_SECRETS: Final = "secret."
 _KEY: Final = "noetl.audit"
 _WHO: Final = "noetl.audit.who"
 _AS: Final = "noetl.audit.as"
+_BEGUN: Final = "noetl.audit.begun"
 _encode: Final = msgspec.json.Encoder(enc_hook=str).encode
 _log: Final = logging.getLogger(__name__)
 
@@ -85,14 +87,18 @@ class Audits:
         self._waiting: list[tuple[AuditEntry, asyncio.Future[None] | None]] = []
         self._refusals: dict[tuple[str, ...], _Refusals] = {}
         self._wake = asyncio.Event()
-        self._writing = asyncio.Lock()
-        self._is_running = False
+        self._writing: asyncio.Task[None] | None = None
 
     # ---------------------------------------------------------------------- told
 
+    def does(self, request: Request, action: str) -> None:
+        """A route does something for certain: that is written while the answer is being made."""
+        request.scope[_BEGUN] = self._begun(self._of(request, action, "ok"))
+
     async def did(self, request: Request, action: str) -> None:
         """A route has done something; comes back when that is written."""
-        await self.keep(self._of(request, action, "ok"))
+        begun = request.scope.pop(_BEGUN, None)
+        await (self._begun(self._of(request, action, "ok")) if begun is None else begun)
 
     def failed(self, request: Request, error: Exception, action: str | None, route: str) -> None:
         """A route has refused or failed to do something; nobody waits for this to be written."""
@@ -112,38 +118,40 @@ class Audits:
 
     async def keep(self, entry: AuditEntry) -> None:
         """Write an entry; comes back when it is written, or cannot be."""
-        if not self._is_running:
-            await self._written([entry])
-            return
+        await self._begun(entry)
+
+    def _begun(self, entry: AuditEntry) -> asyncio.Future[None]:
+        """Begin to write an entry; what comes back ends when it is written, or cannot be."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if self._queued(entry, done):
-            await done
+        if not self._queued(entry, done):
+            done.set_result(None)
+        return done
 
     # -------------------------------------------------------------------- written
 
     async def run(self) -> None:
-        """Write what comes, until the server stops."""
-        self._is_running = True
+        """Write refusals whose minute has passed, and in the end all, until the server stops."""
         try:
             while True:
-                await self._flush(is_last=False)
+                self._close_windows(is_last=False)
                 await sleep_until(self._wake, self._rest())
         finally:
-            self._is_running = False
             try:
                 async with asyncio.timeout(END_S):
-                    await self._flush(is_last=True)
+                    await self.settle()
             except TimeoutError:
                 left = {"entries": len(self._waiting)}
                 _log.error("the audit was not written in time", extra=left)
 
     async def settle(self) -> None:
         """Write what is held back, so that a reader misses nothing that this server knows."""
-        await self._flush(is_last=True)
+        self._close_windows(is_last=True)
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
 
-    async def _flush(self, *, is_last: bool) -> None:
-        self._close_windows(is_last=is_last)
-        async with self._writing:
+    async def _write(self) -> None:
+        """Write what waits, and what comes meanwhile."""
+        try:
             while self._waiting:
                 taken, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]
                 try:
@@ -152,6 +160,8 @@ class Audits:
                     for _, done in taken:
                         if done is not None and not done.done():
                             done.set_result(None)
+        finally:
+            self._writing = None
 
     async def _written(self, entries: list[AuditEntry]) -> None:
         """Write entries; what cannot be written is told in the log, and counted."""
@@ -204,7 +214,8 @@ class Audits:
             _log.error("the audit cannot keep up", extra={"waiting": len(self._waiting)})
             return False
         self._waiting.append((entry, done))
-        self._wake.set()
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write(), name="audit")
         return True
 
     def _refused(self, entry: AuditEntry) -> None:

@@ -71,6 +71,9 @@ class Writer:
         except BaseException:
             self._signals.delivered(done)
             raise
+        for execution_id, made in changes.items():
+            if execution_id not in lost:
+                self._signals.claimed.committed(made.commands)
         if lost:
             self.metrics.ingest_conflicts.inc(by=len(lost))
         took = self._clock.monotonic() - began

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast, get_args
 
 from noetl.api.credentials import (
@@ -42,6 +43,7 @@ _SEALED: Final = (
     Parameter("kind", "What it is (`credential`).", words=_KINDS),
 )
 _LISTENING: Final = "subscription"
+_SEAL: Final = "secret.seal"
 _SOURCES: Final = ("kek_unavailable", "record_damaged", "residency_denied", "secret_missing",
                    "secret_refused", "secret_unavailable")  # fmt: skip
 
@@ -63,7 +65,7 @@ def routes(plane: Plane) -> list[Route]:
             ))),
         route(plane, "GET", f"{one}/sealed", _sealed, uses, Declared(
             about="Gives a secret to the worker that holds the command, sealed for it alone.",
-            answer=SealedAnswer, query=_SEALED, audit="secret.seal",
+            answer=SealedAnswer, query=_SEALED, audit=_SEAL,
             codes=("worker_key_missing", "not_found", "unknown_execution", "pool_forbidden",
                    "unknown_subscription", *_SOURCES))),
         route(plane, "POST", f"{one}/test", _test, uses, Declared(
@@ -131,10 +133,12 @@ async def _sealed(plane: Plane, request: Request) -> Response:
         execution_id=wanted.execution_id,
         command_id=wanted.command_id,
     )
+    given = None if plane.parts.is_open else partial(plane.audits.does, request, _SEAL)
+    sealed = plane.secrets.deliveries.sealed(wanted, caller_of(request), given)
     if plane.spans is None:
-        return json(await plane.secrets.deliveries.sealed(wanted, caller_of(request)))
+        return json(await sealed)
     with plane.spans.sealing(request.headers, wanted.execution_id, kind):
-        return json(await plane.secrets.deliveries.sealed(wanted, caller_of(request)))
+        return json(await sealed)
 
 
 async def _sealed_for_listener(plane: Plane, request: Request) -> Response:

@@ -15,14 +15,19 @@ from noetl.server.access.caller import LOCAL, own_pool
 from noetl.server.fleet.workers import WORKER
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from noetl.api.credentials import SealedAnswer, SealedKind
     from noetl.clock import Clock
     from noetl.server.access.caller import Caller
+    from noetl.server.claimed import Claimed
+    from noetl.server.wallet.credentials import Credentials
     from noetl.server.wallet.inputs import RunSecrets
     from noetl.server.wallet.keychain.resolution import Resolution
     from noetl.server.wallet.runs import RunFacts, Runs
     from noetl.server.wallet.sealing import Sealing
     from noetl.store.base import CommandRow, Commands
+    from noetl.store.secrets import CredentialRow
 
 _CLAIM: Final = "command:claim"
 
@@ -48,25 +53,36 @@ class Deliveries:
         resolution: Resolution,
         inputs: RunSecrets,
         *,
+        credentials: Credentials,
         sealing: Sealing,
+        claimed: Claimed,
         clock: Clock,
     ) -> None:
         self._commands = commands
+        self._claimed = claimed
         self._runs = runs
         self._resolution = resolution
         self._inputs = inputs
+        self._credentials = credentials
         self._sealing = sealing
         self._clock = clock
 
-    async def sealed(self, asked: Asked, caller: Caller = LOCAL) -> SealedAnswer:
-        """What was asked for, for this worker alone."""
+    async def sealed(
+        self, asked: Asked, caller: Caller = LOCAL, given: Callable[[], None] | None = None
+    ) -> SealedAnswer:
+        """What was asked for, for this worker alone; `given` is called as soon as that is sure."""
         with self._sealing.counted():
-            return await self._sealed(asked, caller)
+            return await self._sealed(asked, caller, given)
 
-    async def _sealed(self, asked: Asked, caller: Caller) -> SealedAnswer:
-        command, run = await asyncio.gather(
-            self._commands.get(asked.command_id), self._runs.known(asked.execution_id)
-        )
+    async def _sealed(
+        self, asked: Asked, caller: Caller, given: Callable[[], None] | None
+    ) -> SealedAnswer:
+        run = await self._runs.known(asked.execution_id)
+        looked_up, command = self._row(asked, run), self._claimed.get(asked.command_id)
+        if command is not None:
+            row = await looked_up
+        else:
+            command, row = await asyncio.gather(self._commands.get(asked.command_id), looked_up)
         now = rfc3339(self._clock.now())
         if command is None or not _is_held(command, asked, now):
             raise Forbidden(
@@ -80,12 +96,23 @@ class Deliveries:
         key = await self._sealing.key_of(asked.worker_id, WORKER)
         if run is None or (caller.is_bound and run.tenant_id != caller.tenant_id):
             raise UnknownExecution(f"there is no execution {asked.execution_id}")
-        value, until = await self._value(asked, run)
+        value, until = await self._value(asked, run, row)
+        if given is not None:
+            given()
+            await asyncio.sleep(0)  # whoever was told sends, and we work while that is under way
         about = about_delivery(asked.worker_id, asked.execution_id, asked.name)
         secrets = texts_in if asked.kind == INPUTS else secrets_in
         return self._sealing.seal(key, value, about, until, secrets=secrets)
 
-    async def _value(self, asked: Asked, run: RunFacts) -> tuple[Any, str | None]:
+    async def _row(self, asked: Asked, run: RunFacts | None) -> CredentialRow | None:
+        """The credential that is asked for, if that is what the run may have; not opened yet."""
+        if run is None or asked.kind != "credential" or not _is_alias(asked.name, run):
+            return None
+        return await self._credentials.lately(run.tenant_id, asked.name)
+
+    async def _value(
+        self, asked: Asked, run: RunFacts, row: CredentialRow | None
+    ) -> tuple[Any, str | None]:
         """What is inside, and when it ends by itself."""
         name = asked.name
         if asked.kind == "inputs":
@@ -96,9 +123,14 @@ class Deliveries:
             return await self._resolution.entry(run, name)
         if asked.kind == "keychain":
             return await self._resolution.kept(run, name)
-        if name not in run.aliases:
+        if not _is_alias(name, run):
             raise Forbidden(f"{run.path} does not name the credential `{name[:80]}`")
-        return await self._resolution.credential(run.tenant_id, name)
+        return await self._resolution.opened(name, row)
+
+
+def _is_alias(name: str, run: RunFacts) -> bool:
+    """Whether a name is that of a credential which the run may have."""
+    return name in run.aliases and name not in run.named.keychain
 
 
 def _is_held(command: CommandRow, asked: Asked, now: str) -> bool:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from noetl.server.ingest.programs import Programs
     from noetl.server.metrics import ServerMetrics
     from noetl.server.parts import ServerParts
+    from noetl.server.signals import Signals
     from noetl.server.subscriptions.desk import SubscriptionDesk
     from noetl.server.wallet.inputs import RunSecrets
     from noetl.server.wallet.probes import Probes
@@ -72,6 +73,7 @@ class SecretDesk:
         probes: Probes,
         credentials: Credentials,
         subscriptions: SubscriptionDesk,
+        signals: Signals,
     ) -> SecretDesk:
         """Make the parts that follow from the given ones."""
         store, clock, ids, region = parts.store, parts.clock, parts.ids, parts.region
@@ -84,7 +86,7 @@ class SecretDesk:
         flights = Flights()
         kept = Kept(keychain, flights, store.turns, clock)
         opened = Opened(store.credentials, credentials, managers, kept, region=region)
-        runs = Runs(store.executions, programs)
+        runs = Runs(store.executions, programs, signals.recent)
         sealing = Sealing(workers, metrics=metrics, seen=parts.seen, clock=clock)
         resolution = Resolution(
             runs,
@@ -100,7 +102,14 @@ class SecretDesk:
             credentials=credentials,
             keychain=keychain,
             deliveries=Deliveries(
-                store.commands, runs, resolution, inputs, sealing=sealing, clock=clock
+                store.commands,
+                runs,
+                resolution,
+                inputs,
+                credentials=credentials,
+                sealing=sealing,
+                claimed=signals.claimed,
+                clock=clock,
             ),
             resolution=resolution,
             inputs=inputs,

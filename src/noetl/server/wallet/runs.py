@@ -12,6 +12,7 @@ from noetl.server.wallet.naming import Named, Names, texts_of
 
 if TYPE_CHECKING:
     from noetl.server.ingest.programs import Programs
+    from noetl.server.recent import Recent
     from noetl.store.base import ExecutionRow, Executions
 
 MOST_KEPT: Final = 5_000
@@ -34,8 +35,9 @@ class RunFacts:
 class Runs:
     """Facts by run."""
 
-    def __init__(self, executions: Executions, programs: Programs) -> None:
+    def __init__(self, executions: Executions, programs: Programs, recent: Recent) -> None:
         self._executions = executions
+        self._recent = recent
         self._programs = programs
         self._names = Names()
         self._kept: OrderedDict[str, RunFacts] = OrderedDict()
@@ -46,7 +48,9 @@ class Runs:
         if found is not None:
             self._kept.move_to_end(execution_id)
             return found
-        found = self._kept[execution_id] = await self._of(await self.row(execution_id))
+        found = self._kept[execution_id] = await self._of(
+            _must_be(execution_id, await self._begun(execution_id))
+        )
         if len(self._kept) > MOST_KEPT:
             self._kept.popitem(last=False)
         return found
@@ -60,10 +64,11 @@ class Runs:
 
     async def row(self, execution_id: str) -> ExecutionRow:
         """A run as the store has it."""
-        row = await self._executions.get(execution_id)
-        if row is None:
-            raise UnknownExecution(f"there is no execution {execution_id}")
-        return row
+        return _must_be(execution_id, await self._executions.get(execution_id))
+
+    async def _begun(self, execution_id: str) -> ExecutionRow | None:
+        """A run as it began, or later; the facts are the same."""
+        return self._recent.first_row(execution_id) or await self._executions.get(execution_id)
 
     async def named(self, catalog_id: str) -> Named:
         """What a version of a playbook names."""
@@ -79,7 +84,13 @@ class Runs:
             tenant_id=row.tenant_id,
             catalog_id=row.catalog_id,
             path=row.path,
-            root_execution_id=await root_of(row, self._executions.get),
+            root_execution_id=await root_of(row, self._begun),
             named=named,
             aliases=named.aliases | of_workload | program.aliases,
         )
+
+
+def _must_be(execution_id: str, row: ExecutionRow | None) -> ExecutionRow:
+    if row is None:
+        raise UnknownExecution(f"there is no execution {execution_id}")
+    return row

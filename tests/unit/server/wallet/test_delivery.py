@@ -10,8 +10,10 @@ import msgspec
 import pytest
 
 from noetl.api.credentials import CredentialPut, KeychainPut
+from noetl.api.executions import Control
 from noetl.api.problems import Refused
 from noetl.secrets.sealed import CannotOpen, KeyPair
+from noetl.server.claimed import BELIEVED_S
 from tests.security.people import INNER, ask, code, person
 from tests.unit.server.rig import virtually
 from tests.unit.server.wallet.scene import CANARY, Asked, scene
@@ -173,3 +175,33 @@ async def test_a_client_of_an_oauth_server_is_given_its_token_and_not_its_secret
         assert CANARY not in str(found)
         await s.sealed("api", command)
         assert len(issuer.asks) == 1
+
+
+@virtually
+async def test_a_claim_of_a_moment_ago_is_not_read_and_an_older_one_is() -> None:
+    async with scene() as s:
+        await s.client.put_credential(PUT)
+        command = await s.claimed(USES)
+        commands = s.r.plane.parts.store.commands
+        asked, get = [], commands.get
+
+        async def counted(command_id):
+            asked.append(command_id)
+            return await get(command_id)
+
+        commands.get = counted
+        await s.sealed("pg", command)
+        assert not asked
+        await asyncio.sleep(BELIEVED_S)
+        await s.sealed("pg", command)
+        assert asked == [command.command_id]
+
+
+@virtually
+async def test_a_claim_that_this_server_took_away_is_believed_no_longer() -> None:
+    async with scene() as s:
+        await s.client.put_credential(PUT)
+        command = await s.claimed(USES)
+        await s.sealed("pg", command)
+        await s.client.cancel(command.execution_id, Control(reason="enough"))
+        assert await code_of(s.sealed("pg", command)) == "forbidden"

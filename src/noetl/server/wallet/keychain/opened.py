@@ -48,7 +48,10 @@ class Opened:
 
     async def row(self, tenant_id: str, name: str) -> CredentialRow:
         """The row of a credential that may be used in this region."""
-        row = await self._store.get(tenant_id, name)
+        return self.usable(name, await self._store.get(tenant_id, name))
+
+    def usable(self, name: str, row: CredentialRow | None) -> CredentialRow:
+        """A row that was looked for, if it is there and may be used in this region."""
         if row is None:
             raise missing(name)
         must_reside(

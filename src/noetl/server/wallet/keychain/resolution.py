@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from noetl.server.wallet.keychain.opened import Opened
     from noetl.server.wallet.keychain.values import Keychain
     from noetl.server.wallet.runs import RunFacts, Runs
-    from noetl.store.secrets import KeychainRow
+    from noetl.store.secrets import CredentialRow, KeychainRow
 
     Found = tuple[dict[str, Any], str | None]
 
@@ -66,6 +66,10 @@ class Resolution:
     async def credential(self, tenant_id: str, name: str) -> Found:
         """A credential; of a client of an OAuth 2 server, its token."""
         return _found(await self._opened.given(await self._opened.row(tenant_id, name)))
+
+    async def opened(self, name: str, row: CredentialRow | None) -> Found:
+        """The same of a row that was looked for."""
+        return _found(await self._opened.given(self._opened.usable(name, row)))
 
     async def kept(self, run: RunFacts, name: str) -> Found:
         """A value that was put for this run alone, whatever the playbook calls it."""
