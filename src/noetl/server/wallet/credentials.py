@@ -15,7 +15,6 @@ from noetl.edge.errors import Conflict, NotFound, Unacceptable
 from noetl.edge.moments import from_now, moment_of
 from noetl.errors import NoetlError
 from noetl.server.access.caller import must
-from noetl.server.wallet.lately import Lately
 from noetl.store.secrets import CredentialListing, CredentialRow
 from noetl.telemetry.redact import Redactor
 
@@ -65,7 +64,6 @@ class Credentials:
         self._cursors = cursors
         self._clock = clock
         self._ids = ids
-        self._lately = Lately(store, clock)
 
     async def put(self, body: CredentialPut, caller: Caller) -> CredentialShown:
         """Keep a credential under its name; one that is known gets the new fields."""
@@ -75,7 +73,6 @@ class Credentials:
             known = await self._store.get(caller.tenant_id, body.name)
             kept = await self._store.put(await self._row(body, caller.tenant_id, known))
             if kept is not None:
-                self._lately.forget(caller.tenant_id, body.name)
                 await self._changed(caller.tenant_id, body.name)
                 return shown(kept)
         raise Conflict(f"{body.name} is being written by others", code="revision_conflict")
@@ -115,10 +112,6 @@ class Credentials:
         """A credential with its fields, as far as they lie here."""
         row = await self.find(caller, name, "credential:reveal")
         return msgspec.structs.replace(shown(row), data=await self.opened(row))
-
-    async def lately(self, tenant_id: str, name: str) -> CredentialRow | None:
-        """A credential as it is, or as another server has left it a second ago."""
-        return await self._lately.get(tenant_id, name)
 
     async def opened(self, row: CredentialRow) -> dict[str, Any]:
         """The fields that lie in a row."""
@@ -173,7 +166,6 @@ class Credentials:
                 hint="change these documents, or ask with `force=true`",
             )
         await self._store.delete(caller.tenant_id, row.id)
-        self._lately.forget(caller.tenant_id, row.name)
         await self._changed(caller.tenant_id, row.name)
         return CredentialRemoved(id=row.id)
 

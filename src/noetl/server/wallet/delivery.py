@@ -21,13 +21,12 @@ if TYPE_CHECKING:
     from noetl.clock import Clock
     from noetl.server.access.caller import Caller
     from noetl.server.claimed import Claimed
-    from noetl.server.wallet.credentials import Credentials
     from noetl.server.wallet.inputs import RunSecrets
     from noetl.server.wallet.keychain.resolution import Resolution
     from noetl.server.wallet.runs import RunFacts, Runs
     from noetl.server.wallet.sealing import Sealing
     from noetl.store.base import CommandRow, Commands
-    from noetl.store.secrets import CredentialRow
+    from noetl.store.secrets import CredentialRow, Credentials
 
 _CLAIM: Final = "command:claim"
 
@@ -108,7 +107,7 @@ class Deliveries:
         """The credential that is asked for, if that is what the run may have; not opened yet."""
         if run is None or asked.kind != "credential" or not _is_alias(asked.name, run):
             return None
-        return await self._credentials.lately(run.tenant_id, asked.name)
+        return await self._credentials.get(run.tenant_id, asked.name)
 
     async def _value(
         self, asked: Asked, run: RunFacts, row: CredentialRow | None

@@ -106,7 +106,7 @@ class SecretDesk:
                 runs,
                 resolution,
                 inputs,
-                credentials=credentials,
+                credentials=store.credentials,
                 sealing=sealing,
                 claimed=signals.claimed,
                 clock=clock,
