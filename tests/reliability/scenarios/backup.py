@@ -18,6 +18,8 @@ from tests.reliability.scenario import Verdict
 from tests.reliability.work import chain, fanout
 
 LEAST_S, MOST_S = 0.5, 2.0
+PAUSE_S = 0.05
+"""Runs begin faster than they end: at any time there are some that have not."""
 PARTS = ("server", "worker")
 _OPEN = "select count(*) from noetl.execution where completed_at is null"
 
@@ -49,6 +51,7 @@ async def _backed_up(plan, ledger, before_s, after_s):
     async with plan.stack() as stack:
         await _started(stack)
         load = Load(stack, ledger, [chain(12), fanout(24, in_flight=4)])
+        load.pause_s = PAUSE_S
         async with load.going():
             await asyncio.sleep(before_s)
             runs = dict(load.runs)
