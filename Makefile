@@ -36,7 +36,7 @@ test: venv ## every gate and every test, in random order (SEED=n repeats an orde
 	$(PYTEST) -n $(JOBS) $(SEEDED)
 	$(if $(filter 1,$(NOETL_SKIP_UI_TESTS)),,$(PYTEST) -n $(JOBS) $(SEEDED) tests/ui)
 
-gates: lint types imports docs-check client browser ## what is checked without running the tests of Python
+gates: lint types imports docs-check client browser clocks ## what is checked without running the tests of Python
 
 check: test cover bench-quick ## test, the coverage floors and the quick benchmarks
 
@@ -54,6 +54,9 @@ client: venv ## the types and the tests of the browser client
 
 browser: venv ## see to it that there is a Chromium for the tests of the pages
 	@sh scripts/ui.sh browser
+
+clocks: ## what sets the clocks of single processes in tests, where it can be had
+	@ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1 || sh scripts/debian.sh libfaketime "with which tests set clocks" || true
 
 test-ui: client browser ## the tests of the browser client, and the pages in Chromium
 	$(PYTEST) -n $(JOBS) $(SEEDED) tests/ui
@@ -76,7 +79,7 @@ imports: venv ## the import contracts: layers, purity, owners, cycles
 unit: venv ## the unit tests alone
 	$(PYTEST) -n $(JOBS) $(SEEDED) tests/unit
 
-test-reliability: venv ## kill, cut, stop and fill every part while work runs, and count the effects (MINUTES=n, SEED=n, NAMES=...)
+test-reliability: venv clocks ## kill, cut, stop and fill every part while work runs, and count the effects (MINUTES=n, SEED=n, NAMES=...)
 	$(BIN)/python -m tests.reliability $(NAMES) --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 soak: venv ## hours of mixed work with kills, then rest: nothing may grow (HOURS=n, SEED=n)
@@ -140,5 +143,5 @@ clean: ## remove everything that make made
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* build dist ui/node_modules src/noetl/gateway/static
 	find src tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help up down test gates ui client browser test-ui test-reliability soak test-security bench-compare profile check venv fmt lint types imports unit cover docs docs-check bench bench-quick fuzz \
+.PHONY: help up down test gates ui client browser clocks test-ui test-reliability soak test-security bench-compare profile check venv fmt lint types imports unit cover docs docs-check bench bench-quick fuzz \
   properties agreement simulate sizes lock lock-check changelog clean

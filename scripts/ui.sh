@@ -50,12 +50,7 @@ browser() {
     for name in ${NOETL_TEST_CHROMIUM:-chromium chromium-browser google-chrome google-chrome-stable}; do
         command -v "$name" >/dev/null 2>&1 && return
     done
-    if [ -z "${NOETL_TEST_CHROMIUM:-}" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-        say "installing chromium, in which the pages are tested"
-        export DEBIAN_FRONTEND=noninteractive
-        apt-get install -qq -y chromium >/dev/null 2>&1 && return
-        apt-get update -qq >/dev/null 2>&1 && apt-get install -qq -y chromium >/dev/null 2>&1 && return
-    fi
+    [ -z "${NOETL_TEST_CHROMIUM:-}" ] && sh scripts/debian.sh chromium "in which the pages are tested" && return
     say "there is no Chromium: install it, name it in NOETL_TEST_CHROMIUM, or set NOETL_SKIP_UI_TESTS=1"
     exit 2
 }

@@ -68,9 +68,7 @@ make_folder() {
     if "$python" -m pip --version >/dev/null 2>&1 && "$python" -m venv --without-pip "$venv"; then
         return
     fi
-    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-        say "installing python3-venv, which this machine's Python lacks"
-        apt-get update -qq && apt-get install -qq -y python3-venv >/dev/null
+    if sh scripts/debian.sh python3-venv "which this machine's Python lacks"; then
         "$python" -m venv "$venv"
         return
     fi
@@ -95,12 +93,8 @@ sync_packages() {
 # Walls for the code of steps. A machine that cannot have them runs the code behind weaker ones.
 install_walls() {
     command -v bwrap >/dev/null 2>&1 && return
-    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 || return 0
-    say "installing bubblewrap, the sandbox of steps"
-    export DEBIAN_FRONTEND=noninteractive
-    apt-get install -qq -y bubblewrap >/dev/null 2>&1 && return
-    apt-get update -qq >/dev/null 2>&1 && apt-get install -qq -y bubblewrap >/dev/null 2>&1 && return
-    say "bubblewrap cannot be installed; steps run in a weaker sandbox (see noetl doctor)"
+    sh scripts/debian.sh bubblewrap "the sandbox of steps" && return
+    say "there is no bubblewrap; steps run in a weaker sandbox (see noetl doctor)"
 }
 
 is_new_enough "$venv/bin/python" || make_folder

@@ -74,7 +74,7 @@ async def play(plan):
     verdict = Verdict(name="clock", seed=plan.seed)
     library = _library()
     if library is None:
-        verdict.skipped = "libfaketime is not installed (apt-get install faketime)"
+        verdict.skipped = "libfaketime is not installed (apt-get install libfaketime)"
         return verdict
     clock, early = SystemClock(), []
     async with Ledger().open() as ledger, plan.stack() as stack:
