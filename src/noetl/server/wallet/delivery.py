@@ -77,12 +77,13 @@ class Deliveries:
         self, asked: Asked, caller: Caller, given: Callable[[], None] | None
     ) -> SealedAnswer:
         run = await self._runs.known(asked.execution_id)
-        looked_up, command = self._row(asked, run), self._claimed.get(asked.command_id)
-        if command is not None:
-            row = await looked_up
-        else:
-            command, row = await asyncio.gather(self._commands.get(asked.command_id), looked_up)
-        now = rfc3339(self._clock.now())
+        now, command = rfc3339(self._clock.now()), self._claimed.get(asked.command_id)
+        if _is_held(command, asked, now):
+            row = await self._row(asked, run)
+        else:  # what is remembered says that something may be given, and never that it may not
+            command, row = await asyncio.gather(
+                self._commands.get(asked.command_id), self._row(asked, run)
+            )
         if command is None or not _is_held(command, asked, now):
             raise Forbidden(
                 f"the worker {asked.worker_id[:80]!r} holds no claim of that command",
@@ -132,9 +133,10 @@ def _is_alias(name: str, run: RunFacts) -> bool:
     return name in run.aliases and name not in run.named.keychain
 
 
-def _is_held(command: CommandRow, asked: Asked, now: str) -> bool:
+def _is_held(command: CommandRow | None, asked: Asked, now: str) -> bool:
     return (
-        command.execution_id == asked.execution_id
+        command is not None
+        and command.execution_id == asked.execution_id
         and command.status == "CLAIMED"
         and command.worker_id == asked.worker_id
         and (command.lease_until or "") > now

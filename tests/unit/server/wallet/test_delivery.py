@@ -198,6 +198,25 @@ async def test_a_claim_of_a_moment_ago_is_not_read_and_an_older_one_is() -> None
 
 
 @virtually
+async def test_a_claim_that_another_server_gave_meanwhile_counts() -> None:
+    async with scene() as s:
+        await s.client.put_credential(PUT)
+        command = await s.claimed(USES)
+        await s.join("w2")
+        commands = s.r.plane.parts.store.commands
+        get = commands.get
+
+        async def elsewhere(command_id):
+            return msgspec.structs.replace(await get(command_id), worker_id="w2")
+
+        commands.get = elsewhere
+        answer = await s.client.sealed(
+            "pg", worker_id="w2", execution_id=command.execution_id, command_id=command.command_id
+        )
+        assert s.opened(answer, "pg", command.execution_id, "w2")["data"] == PG
+
+
+@virtually
 async def test_a_claim_that_this_server_took_away_is_believed_no_longer() -> None:
     async with scene() as s:
         await s.client.put_credential(PUT)
