@@ -159,6 +159,7 @@ async def first_sent(http, url, body):
             told = await http.post(url, content=body, headers=signed(body))
             if told.json().get("code") != "not_active":
                 return told
+            await asyncio.sleep(0.02)
 
 
 async def until_accepted(http, url):
@@ -172,6 +173,7 @@ async def until_accepted(http, url):
             if told["status"] == "accepted":
                 return sent
             assert told["status"] == "spooled", told
+            await asyncio.sleep(0.05)  # a listener has a rate
 
 
 def numbered(number):
