@@ -52,6 +52,7 @@ MOST_KEPT_BODIES: Final = 128
 MOST_BODY_BYTES: Final = 64 * 1024
 AT_ONCE: Final = 500
 GATHER_S: Final = 0.5
+"""Nothing is told more often than this; what comes alone is told at once."""
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 30.0
 _EVENT: Final = "event"
@@ -117,6 +118,7 @@ class Accounts:
         self._reports: deque[Report] = deque()
         self._rows: deque[tuple[str, PutDelivery]] = deque()
         self._bodies = 0
+        self._told = -GATHER_S
         self._came = asyncio.Event()
 
     # ------------------------------------------------------------------ noting
@@ -185,7 +187,10 @@ class Accounts:
 
     async def flush(self) -> bool:
         """Tell everything now; what nobody takes waits. Whether all was told."""
-        self._sum_up(self._clock.monotonic())
+        now = self._clock.monotonic()
+        self._sum_up(now)
+        if self._reports or self._rows:
+            self._told = now
         try:
             while self._reports:
                 await self._post_some()
@@ -197,7 +202,7 @@ class Accounts:
         return True
 
     async def _until_due(self) -> None:
-        """Wait for something to tell, and a little more, so that it is not told alone."""
+        """Wait for something to tell; what follows soon after the last time is gathered."""
         ends = [one.until for one in self._windows.values()]
         wait_s = None if not ends else max(0.0, min(ends) - self._clock.monotonic())
         try:
@@ -206,8 +211,9 @@ class Accounts:
         except TimeoutError:
             return
         self._came.clear()
-        if len(self._rows) < AT_ONCE:
-            await asyncio.sleep(GATHER_S)
+        since_s = self._clock.monotonic() - self._told
+        if len(self._rows) < AT_ONCE and since_s < GATHER_S:
+            await asyncio.sleep(GATHER_S - since_s)
 
     async def _post_some(self) -> None:
         some = [self._reports.popleft() for _ in range(min(MOST_EVENTS, len(self._reports)))]

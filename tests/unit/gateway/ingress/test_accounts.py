@@ -42,6 +42,23 @@ async def test_a_delivery_is_in_the_log_a_moment_later():
 
 
 @virtually
+async def test_one_that_comes_alone_is_told_at_once_and_those_behind_it_together():
+    async with house() as h:
+        for _ in range(2):
+            before, calls = len(h.server.rows), h.server.calls
+            await h.send(b"[1]")
+            await asyncio.sleep(0.01)
+            assert (len(h.server.rows) - before, h.server.calls - calls) == (1, 1)
+            for number in range(30):
+                await h.send(b"[%d]" % number)
+                await asyncio.sleep(0.01)
+            assert (len(h.server.rows) - before, h.server.calls - calls) == (1, 1)
+            await asyncio.sleep(module.GATHER_S)
+            assert (len(h.server.rows) - before, h.server.calls - calls) == (31, 2)
+            await asyncio.sleep(module.GATHER_S)
+
+
+@virtually
 async def test_many_deliveries_are_told_together():
     async with house() as h:
         for number in range(90):
