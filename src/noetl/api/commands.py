@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
+
+MOST_ATTEMPTS: Final = 2**31 - 1
+Attempt = Annotated[int, msgspec.Meta(ge=0, le=MOST_ATTEMPTS)]
+"""The number of an attempt, as somebody from outside tells it."""
 
 
 class CommandContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +127,7 @@ class Held(
     """A command that a worker holds; a checkpoint saves its finished tasks from being repeated."""
 
     command_id: str | int
-    attempt: int
+    attempt: Attempt
     checkpoint: dict[str, Any] | None = None
     progress: Any = None
     """How far it is, for whoever looks; nothing is decided on it."""
@@ -159,7 +163,7 @@ class HeldOne(
     """A worker keeps, or gives back, the one command that the path names."""
 
     worker_id: str
-    attempt: int
+    attempt: Attempt
     progress: Any = None
     checkpoint: dict[str, Any] | None = None
     reason: str = "drain"

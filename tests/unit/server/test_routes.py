@@ -271,6 +271,8 @@ async def test_a_single_command_is_shown_kept_and_given_back() -> None:
         assert told["context"]["tool"] == {"kind": "python"}
         await r.report(r.event(work, "command.started"))
         assert (await call(r, "GET", path))[1]["status"] == "RUNNING"
+        far = b'{"worker_id":"w","attempt":2147483648}'
+        assert (await call(r, "POST", f"{path}/heartbeat", far))[0].status == 422
         _, beat = await call(r, "POST", f"{path}/heartbeat", b'{"worker_id":"w","attempt":1}')
         assert (beat["status"], beat["lease_until"] >= work.lease_until) == ("ok", True)
         assert await codes(
