@@ -6,6 +6,7 @@ and with the same words about it.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
@@ -51,10 +52,14 @@ def about_delivery(worker_id: str, execution_id: str, name: str) -> str:
     return f"{ALG}|{VERSION}|{worker_id}|{execution_id}|{name}"
 
 
+@lru_cache(maxsize=1_000)
 def is_public_key(text: str) -> bool:
-    """Whether a text is a public key that can be sealed to."""
+    """Whether a text is a public key that can be sealed to; some points of the curve are none."""
+    from cryptography.hazmat.primitives.asymmetric import x25519  # noqa: PLC0415 - see `seal_to`
+
     try:
-        _point(text)
+        receiver = x25519.X25519PublicKey.from_public_bytes(_point(text))
+        x25519.X25519PrivateKey.generate().exchange(receiver)
     except ValueError:
         return False
     return True

@@ -52,7 +52,7 @@ MOST_KEPT_BODIES: Final = 128
 MOST_BODY_BYTES: Final = 64 * 1024
 AT_ONCE: Final = 500
 GATHER_S: Final = 0.5
-"""Nothing is told more often than this; what comes alone is told at once."""
+"""Fewer rows than `AT_ONCE` are told no more often than this; what comes alone is told at once."""
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 30.0
 _EVENT: Final = "event"

@@ -93,12 +93,12 @@ class Audits:
 
     def does(self, request: Request, action: str) -> None:
         """A route does something for certain: that is written while the answer is being made."""
-        request.scope[_BEGUN] = self._begun(self._of(request, action, "ok"))
+        request.scope[_BEGUN] = self.keep(self._of(request, action, "ok"))
 
     async def did(self, request: Request, action: str) -> None:
         """A route has done something; comes back when that is written."""
         begun = request.scope.pop(_BEGUN, None)
-        await (self._begun(self._of(request, action, "ok")) if begun is None else begun)
+        await (self.keep(self._of(request, action, "ok")) if begun is None else begun)
 
     def failed(self, request: Request, error: Exception, action: str | None, route: str) -> None:
         """A route has refused or failed to do something; nobody waits for this to be written."""
@@ -116,11 +116,7 @@ class Audits:
         else:
             self._refused(entry)
 
-    async def keep(self, entry: AuditEntry) -> None:
-        """Write an entry; comes back when it is written, or cannot be."""
-        await self._begun(entry)
-
-    def _begun(self, entry: AuditEntry) -> asyncio.Future[None]:
+    def keep(self, entry: AuditEntry) -> asyncio.Future[None]:
         """Begin to write an entry; what comes back ends when it is written, or cannot be."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if not self._queued(entry, done):

@@ -13,7 +13,7 @@ from noetl.clock import rfc3339
 from noetl.dsl.documents.credential import secrets_in
 from noetl.edge.errors import Forbidden
 from noetl.errors import NoetlError
-from noetl.secrets.sealed import seal_to
+from noetl.secrets.sealed import is_public_key, seal_to
 from noetl.server.wallet.errors import WorkerKeyMissing
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ class Sealing:
     async def key_of(self, process: str, *kinds: str) -> str:
         """The key that a process of one of these kinds has registered."""
         key = await self._workers.key_of(process, kinds)
-        if key is None:
+        if key is None or not is_public_key(key):
             raise WorkerKeyMissing(
-                f"the {' or '.join(kinds)} {process[:80]!r} has registered no key",
+                f"the {' or '.join(kinds)} {process[:80]!r} has registered no key to seal to",
                 hint="register it with `runtime.worker_public_key`",
             )
         return key

@@ -14,6 +14,8 @@ from noetl.api.executions import Control
 from noetl.api.problems import Refused
 from noetl.secrets.sealed import CannotOpen, KeyPair
 from noetl.server.claimed import BELIEVED_S
+from noetl.server.wallet import delivery
+from noetl.server.wallet.errors import WorkerKeyMissing
 from tests.security.people import INNER, ask, code, person
 from tests.unit.server.rig import virtually
 from tests.unit.server.wallet.scene import CANARY, Asked, scene
@@ -224,3 +226,21 @@ async def test_a_claim_that_this_server_took_away_is_believed_no_longer() -> Non
         await s.sealed("pg", command)
         await s.client.cancel(command.execution_id, Control(reason="enough"))
         assert await code_of(s.sealed("pg", command)) == "forbidden"
+
+
+@virtually
+async def test_nothing_counts_as_given_to_a_key_that_is_none() -> None:
+    async with scene() as s:
+        await s.client.put_credential(PUT)
+        command = await s.claimed(USES)
+        asked = delivery.Asked(
+            name="pg", worker_id="w",
+            execution_id=command.execution_id, command_id=command.command_id,
+        )  # fmt: skip
+        given, deliveries = [], s.r.plane.secrets.deliveries
+        await deliveries.sealed(asked, given=lambda: given.append(1))
+        assert given == [1]
+        await s.join(worker_public_key=base64.b64encode(bytes(32)).decode())
+        with pytest.raises(WorkerKeyMissing):
+            await deliveries.sealed(asked, given=lambda: given.append(2))
+        assert given == [1]
