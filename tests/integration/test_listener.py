@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
+from noetl.edge import http
 from noetl.edge.declared import Declared
 from noetl.edge.door import Door
 from noetl.edge.http import bound, listener
@@ -161,6 +162,55 @@ async def test_a_head_that_grows_is_refused() -> None:
         ):
             assert answer.startswith(b"HTTP/1.1 431")
             assert b"headers_too_large" in answer
+
+
+ENDLESS = HEAD + b"Content-Length: 100000000\r\n\r\n"
+PIECE = b"a" * 65_536
+
+
+async def pour(writer: asyncio.StreamWriter, pieces: int) -> None:
+    for _ in range(pieces):
+        writer.write(PIECE)
+        await writer.drain()
+
+
+@pytest.mark.parametrize("start", [ENDLESS, b"POST /" + b"a" * 40_000], ids=["body", "head"])
+async def test_who_is_refused_while_it_sends_can_read_why(start: bytes) -> None:
+    async with listening(echo) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(start)
+        await pour(writer, 400)  # more than lies in the buffers of a connection
+        answer = await reader.read()
+        assert answer.startswith((b"HTTP/1.1 413", b"HTTP/1.1 431"))
+        assert b"_too_large" in answer
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_who_never_stops_sending_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "PARTING_S", 0.05)
+    async with serving(echo) as (server, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(ENDLESS)
+        assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 413")
+        with pytest.raises(ConnectionError):
+            await pour(writer, 100_000)
+        assert not server.server_state.connections
+
+
+async def test_who_has_read_why_and_leaves_is_let_go_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http, "PARTING_S", 3600.0)
+    async with serving(echo) as (server, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(ENDLESS)
+        assert b"body_too_large" in await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        async with asyncio.timeout(5):
+            while server.server_state.connections:  # noqa: ASYNC110 - the server tells nobody
+                await asyncio.sleep(0.001)
 
 
 async def test_a_caller_that_leaves_takes_its_request_along() -> None:

@@ -126,16 +126,11 @@ async def own_nats(tmp_path: Path) -> AsyncIterator[NatsServer]:
 
 
 async def wipe(url: str) -> None:
-    """Delete every stream, and all that hangs on it.
-
-    The server removes the files of a stream afterwards; a stream that is made anew before that
-    finds its old messages there. So there are none.
-    """
+    """Delete every stream, and all that hangs on it; their files are removed afterwards."""
     link = await Link.open(Address.of(url))
     try:
         found = await link.call("STREAM.NAMES")
         for name in found["streams"] or ():
-            await link.call(f"STREAM.PURGE.{name}")
             await link.call(f"STREAM.DELETE.{name}")
     finally:
         await link.close()

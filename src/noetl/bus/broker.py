@@ -36,6 +36,9 @@ FIRST_PAUSE_S: Final = 0.05
 LONGEST_PAUSE_S: Final = 2.0
 SETTLE_S: Final = 10.0
 """Connecting and declaring that take longer are begun anew."""
+CLEARED_S: Final = 0.25
+"""A broker removes the files of a deleted stream after it has said so; what is made under that name
+meanwhile finds the old messages, or loses its own files."""
 MOST_SILENCES: Final = 3
 """A stream that kept nothing so often in a row is broken: it is made anew."""
 _NUMBERS: Final = re.compile(r"\d+")
@@ -292,5 +295,6 @@ class Broker:
 
     async def _declare(self, link: Link) -> None:
         self.repairs += 1
+        await asyncio.sleep(CLEARED_S)
         for done in await streams.declare(link, self._streams):
             _log.warning("the bus was repaired", extra={"done": done})

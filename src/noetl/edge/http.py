@@ -34,7 +34,7 @@ from noetl.errors import NoetlError
 from noetl.ids import random_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from starlette.types import ASGIApp
     from uvicorn._types import ASGI3Application
@@ -52,6 +52,8 @@ HELD_S: Final = 1.0
 LEAST_RATE: Final = 8 * 1024
 """Bytes per second of a body that is not too slow."""
 CLOSING_S: Final = 5
+PARTING_S: Final = 2.0
+"""How long a caller may go on sending what nobody wants, so that it comes to read the answer."""
 _quiet: Final = logging.getLogger("noetl.edge.sockets")
 _quiet.setLevel(logging.WARNING)
 _BACKLOG: Final = 2048
@@ -94,6 +96,24 @@ class PortTaken(NoetlError):
     code = "address_unavailable"
 
 
+class _Ending(asyncio.Transport):
+    """How a request writes whose body has not come whole; whoever closes it does so with care."""
+
+    def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
+        super().__init__()
+        self._transport = transport
+        self._close = close
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._transport.write(data)
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        self._close()
+
+
 class Connection(HttpToolsProtocol):
     """One connection of a caller."""
 
@@ -105,6 +125,7 @@ class Connection(HttpToolsProtocol):
         self._fields = 0
         self._came_bytes = 0
         self._is_refused = False
+        self._parting: asyncio.TimerHandle | None = None
         self._head_timer: asyncio.TimerHandle | None = None
         self._running: tuple[RequestResponseCycle, asyncio.Task[None]] | None = None
         self._began = 0.0
@@ -126,6 +147,8 @@ class Connection(HttpToolsProtocol):
         self._held_ends()
         if self._slow_timer is not None:
             self._slow_timer.cancel()
+        if self._parting is not None:
+            self._parting.cancel()
         if self._running is not None:
             cycle, task = self._running
             self._running = None
@@ -137,6 +160,8 @@ class Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Read; a head that does not end is refused by size and by time."""
+        if self._parting is not None:
+            return
         self._head_bytes += len(data)
         super().data_received(data)
         if self._held is not None and self._held_timer is None:
@@ -210,6 +235,8 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Begin the next of the requests that came together, or wait for one."""
         self.server_state.total_requests += 1
+        if self._parting is not None:
+            return
         if not self._slow_s:
             self._go_on()
         elif not self.transport.is_closing():
@@ -280,6 +307,8 @@ class Connection(HttpToolsProtocol):
         if not cycle.more_body:
             scope[BODY] = bytes(cycle.body)
             scope[REPLY] = functools.partial(self._reply, cycle)
+        else:
+            cycle.transport = _Ending(self.transport, functools.partial(self._end, cycle))
         task = self.loop.create_task(cycle.run_asgi(app))
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
@@ -314,6 +343,26 @@ class Connection(HttpToolsProtocol):
         cycle.on_response()
         return True
 
+    def _end(self, cycle: RequestResponseCycle) -> None:
+        """Close after an answer; a caller that still sends the body reads it first."""
+        if cycle.more_body:
+            self._part()
+        else:
+            self.transport.close()
+
+    def _part(self) -> None:
+        """Say no more, and read on for a moment.
+
+        Bytes that lie unread when a connection is closed reset it, and the caller loses the answer
+        that it has not read yet.
+        """
+        if self._parting is not None or self.transport.is_closing():
+            return
+        self._parting = self.loop.call_later(PARTING_S, self.transport.close)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.flow.resume_reading()
+
     def _head_ends(self) -> None:
         self._head_bytes = 0
         if self._head_timer is not None:
@@ -331,7 +380,7 @@ class Connection(HttpToolsProtocol):
             f"x-request-id: {request_id}\r\nconnection: close\r\n\r\n"
         )
         self.transport.write(STATUS_LINE[refusal.status] + head.encode() + body)
-        self.transport.close()
+        self._part()
 
 
 class Socket(WebSocketsSansIOProtocol):

@@ -17,8 +17,7 @@ from noetl.api.shapes import Row
 from noetl.edge.declared import Declared
 from noetl.edge.errors import Unacceptable
 from noetl.edge.moments import moment_of
-from noetl.edge.problems import header
-from noetl.edge.reading import json, read
+from noetl.edge.reading import json, length_of, read
 from noetl.ids import parse
 from noetl.server.access.entry import caller_of, must_serve
 from noetl.server.fleet.plain import answer_to, id_of_command, single
@@ -80,7 +79,7 @@ async def _reports(plane: Plane, request: Request) -> Response:
         must_serve(caller)
         for name in {str(item.execution_id or body.execution_id) for item in body.events}:
             await _must_own(plane, caller, name)
-    return json(await plane.intake.report(body, caller, _size(request)))
+    return json(await plane.intake.report(body, caller, length_of(request)))
 
 
 async def _must_own(plane: Plane, caller: Caller, execution_id: str) -> None:
@@ -90,18 +89,12 @@ async def _must_own(plane: Plane, caller: Caller, execution_id: str) -> None:
     await plane.owners.must(caller, _WRITE, execution_id)
 
 
-def _size(request: Request) -> int:
-    """About how many bytes a request holds while it is queued."""
-    told = header(request, b"content-length") or ""
-    return int(told) if told.isascii() and told.isdigit() else 0
-
-
 async def _event(plane: Plane, request: Request) -> Response:
     body = await read(request, Posted, MOST_REPORT_BYTES)
     caller = caller_of(request)
     await _must_own(plane, caller, str(body.execution_id))
     reports = single(body, plane.parts.ids.new(), caller.pool or "")
-    return json(answer_to(await plane.intake.report(reports, caller, _size(request))))
+    return json(answer_to(await plane.intake.report(reports, caller, length_of(request))))
 
 
 async def _recorded(plane: Plane, request: Request) -> Response:
