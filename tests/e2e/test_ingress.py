@@ -163,9 +163,12 @@ async def first_sent(http, url, body):
 
 
 async def until_accepted(http, url):
-    """The numbers of what was sent: all but the last waited, since the gateway learns it later."""
+    """The numbers of what was sent: all but the last waited, since the gateway learns it later.
+
+    Each one that waits is to be drained, too, before the next is accepted.
+    """
     sent = []
-    async with asyncio.timeout(2.0):
+    async with asyncio.timeout(20.0):
         while True:
             sent.append(-1 - len(sent))
             body = body_of({"n": sent[-1], "key": "captured"})

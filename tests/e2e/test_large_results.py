@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -113,24 +113,30 @@ def serving() -> Iterator[str]:
 
 
 class Peaks:
-    """How far processes grow above what they had when the watch began."""
+    """How far processes grow above what they had when the watch began; those that end do not."""
 
     def __init__(self, processes: dict[str, int]) -> None:
         self._processes = processes
         for pid in processes.values():
-            Path(f"/proc/{pid}/clear_refs").write_text("5")  # the peak is what it is now
-        self._before = {name: _status(pid, "VmRSS") for name, pid in processes.items()}
+            with suppress(FileNotFoundError):
+                Path(f"/proc/{pid}/clear_refs").write_text("5")  # the peak is what it is now
+        self._before = self._told("VmRSS")
 
     def grown(self) -> dict[str, int]:
+        peaks = self._told("VmHWM")
         return {
-            name: _status(pid, "VmHWM") - self._before[name]
-            for name, pid in self._processes.items()
+            name: peaks[name] - before for name, before in self._before.items() if name in peaks
         }
 
-
-def _status(pid: int, field: str) -> int:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+    def _told(self, field: str) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for name, pid in self._processes.items():
+            with suppress(FileNotFoundError):
+                lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+                sizes = [int(line.split()[1]) * 1024 for line in lines if line.startswith(field)]
+                if sizes:  # one that is about to end has none
+                    found[name] = sizes[0]
+        return found
 
 
 @pytest.mark.timeout(240)
@@ -168,6 +174,7 @@ async def _watched(
     try:
         backends = await database.fetch(
             "select pid from pg_stat_activity where datname = current_database()"
+            " and backend_type = 'client backend'"
         )
         named = {f"postgres {row['pid']}": row["pid"] for row in backends}
         peaks = Peaks(stack.processes | named)
@@ -184,6 +191,7 @@ async def _watched(
     finally:
         await database.close()
     assert found.status == "COMPLETED", found.error
+    assert stack.processes.keys() <= grown.keys()
     print({name: f"{size / MIB:.1f} MiB" for name, size in grown.items()})  # noqa: T201 - figures
     assert {name: size // MIB for name, size in grown.items() if size > GROWTH} == {}
     return run, rows

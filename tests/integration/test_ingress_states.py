@@ -159,6 +159,7 @@ async def test_b16_a_paused_listener_keeps_or_refuses_and_a_deactivated_one_is_g
         await y.admin.steer_subscription(sub, "resume")
         async with y.worked():
             await y.until(y.runs, 9)
+            await y.told(sub, "spool.drained")  # until then what comes is kept behind it
         assert await numbers(y) == in_order(9)
         assert len(await y.events(sub, "message.spooled")) == 9
         again = await y.send(numbered(4))
