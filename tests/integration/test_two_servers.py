@@ -19,15 +19,20 @@ from noetl.ids import Ids
 from noetl.server.app import create_server
 from noetl.server.loops import letters, schedules
 from noetl.server.parts import ServerParts
+from noetl.server.reading import elsewhere
 from noetl.server.signals import sleep_until
 from noetl.store.base import Listing
 from noetl.store.postgres.database import Database
 from noetl.store.postgres.store import PostgresStore
+from tests.integration.test_nats import ready
+from tests.unit.server.reading.test_stream import listening
 from tests.unit.server.rig import HEAD, ONE_STEP, PYTHON, Rig
 from tests.unit.server.subscriptions.stage import TARGET, item_of, kept, registered
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from noetl.bus.base import Bus
 
 WAIT = "workflow:\n  - {step: start, tool: {kind: wait, seconds: 0.3}}\n"
 MANY = f"""
@@ -56,12 +61,14 @@ select pg_terminate_backend(pid) from pg_stat_activity
 
 
 @asynccontextmanager
-async def server(url: str, machine: int, **more: object) -> AsyncIterator[Rig]:
+async def server(
+    url: str, machine: int, bus: Bus | None = None, **more: object
+) -> AsyncIterator[Rig]:
     """One server process, as far as one process can be two."""
     database = await Database.open(url, size=4)
     try:
         clock, store = SystemClock(), PostgresStore(database)
-        ids, bus = Ids(clock, machine), MemoryBus()
+        ids, bus = Ids(clock, machine), bus or MemoryBus()
         parts = ServerParts(
             store=store, bus=bus, blobs=MemoryBlobs(), clock=clock, ids=ids, is_alone=False, **more
         )  # fmt: skip
@@ -109,6 +116,31 @@ async def test_alternate_reports_give_one_dense_log(two: tuple[Rig, Rig]) -> Non
     assert len({row.event_id for row in rows}) == len(rows)
     types = [type(row.event).__struct_config__.tag for row in rows]
     assert (types.count("call.done"), types.count("playbook.completed")) == (40, 1)
+
+
+async def test_who_follows_a_run_is_woken_by_commits_of_the_other_server(
+    postgres_url: str, clean_nats_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elsewhere, "POLL_S", 3600.0)
+    async with AsyncExitStack() as stack:
+        one, other = [
+            await stack.enter_async_context(
+                server(
+                    postgres_url, machine, publishes=True,
+                    bus=await stack.enter_async_context(ready(clean_nats_url)),
+                )
+            )
+            for machine in (1, 2)
+        ]  # fmt: skip
+        run = await one.start(TWICE)
+        async with asyncio.timeout(20), listening(one, run) as heard:
+            for _ in range(2):
+                (work,) = await other.claim(wait_seconds=5)
+                await asyncio.sleep(0.2)  # longer than a reader waits for commits of its own server
+                await other.done(work)
+            told = [item["event"] async for item in heard.events()]
+        log = await one.store.log.read(run, 0, 1000)
+    assert told == [*(str(type(row.event).__struct_config__.tag) for row in log), "end"]
 
 
 async def test_leadership_moves_when_the_first_stops(postgres_url: str) -> None:

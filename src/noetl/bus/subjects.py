@@ -59,6 +59,11 @@ def events(tenant: str, organization: str, execution_id: str, shard: int) -> str
     return f"noetl.events.{token(tenant)}.{token(organization)}.{token(execution_id)}.{shard}"
 
 
+def events_of(execution_id: str) -> str:
+    """Where the events of every commit to one run are published."""
+    return f"noetl.events.*.*.{token(execution_id)}.*"
+
+
 def control(pool: str) -> str:
     """Where live workers of a pool are told to cancel or drain."""
     return f"noetl.control.{token(pool)}"

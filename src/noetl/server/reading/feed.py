@@ -8,7 +8,6 @@ their rows are read, many at once. Pools, documents and the system are looked at
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import OrderedDict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +17,7 @@ from noetl.bus import subjects
 from noetl.bus.base import BusGone
 from noetl.errors import NoetlError
 from noetl.server.library.documents import item_of as document_of
+from noetl.server.reading.elsewhere import RARELY, last_seq
 from noetl.server.reading.told import Told, id_at, of_run
 from noetl.server.signals import sleep_until
 from noetl.server.vitals import DATABASE
@@ -41,7 +41,6 @@ PACE_S: Final = 0.05
 """How long rows wait for company before they are offered."""
 LOOK_S: Final = 2.0
 """How often commits of other servers are looked for without a bus; with one, five times rarer."""
-RARELY: Final = 5
 SLACK_S: Final = 3.0
 """A commit may become visible so long after its newest id was made."""
 OTHERS_S: Final = 2.0
@@ -52,8 +51,6 @@ MOST_DOCUMENTS: Final = 5_000
 _DOCUMENTS: Final = 200
 _MOST_HEARD: Final = 20_000
 _AHEAD: Final = timedelta(seconds=60)
-_SEQ: Final = re.compile(rb'"last_seq":(\d+)')
-_HEAD: Final = 200
 _EXECUTION: Final = 4
 _TOKENS: Final = 6
 
@@ -174,13 +171,13 @@ class Feed:
 
     def _name(self, subject: str, payload: bytes) -> None:
         tokens = subject.split(".")
-        seq = _SEQ.search(payload, 0, _HEAD)
+        seq = last_seq(payload)
         if len(tokens) != _TOKENS or seq is None:
             return
         execution_id = tokens[_EXECUTION]
         mine = self._fresh.get(execution_id)
         known = self._heard.get(execution_id, 0) if mine is None else mine.last_seq
-        if known < int(seq[1]):
+        if known < seq:
             self._named.add(execution_id)
             self._is_named.set()
 

@@ -16,6 +16,7 @@ import msgspec
 from noetl.edge.errors import Draining, RateLimited
 from noetl.engine.events import TERMINAL
 from noetl.errors import NoetlError
+from noetl.server.reading.elsewhere import Elsewhere
 from noetl.server.reading.history import PAGE, told
 from noetl.server.signals import sleep_until
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 PING_S: Final = 15.0
 PACE_S: Final = 0.05
 """How often a stream is written to; the end of a run is never kept back."""
-POLL_S: Final = 2.0
 RETRY: Final = b"retry: 2000\n\n"
 PING: Final = b": ping\n\n"
 MOST_BEHIND: Final = 1024 * 1024
@@ -66,6 +66,7 @@ class Streams:
         self.store = parts.store
         self.clock = parts.clock
         self.is_alone = parts.is_alone
+        self.elsewhere = Elsewhere(parts.bus if parts.publishes else None)
         self.signals = signals
         self._of_account: dict[str, int] = {}
         self._open: dict[Stream, None] = {}
@@ -102,6 +103,7 @@ class Streams:
         """A reader has gone."""
         if self._open.pop(reader, self) is self:
             return
+        reader.end()
         self.signals.unfollow(reader.execution_id, reader.hear)
         left = self._of_account[reader.account] - 1
         if left:
@@ -153,6 +155,12 @@ class Reader:
         self._ended: str | None = None
         self._wake = asyncio.Event()
 
+    def _told_elsewhere(self, seq: int | None) -> None:
+        """A commit of some server: read what is not known yet."""
+        if seq is None or seq > self._seq:
+            self._must_read = True
+            self._wake.set()
+
     def hear(self, events: Sequence[Recorded]) -> None:
         """A commit of this server: queue what follows, or note that the log has more."""
         for item in events:
@@ -173,6 +181,7 @@ class Reader:
     def end(self) -> None:
         """Stop, as soon as what is being sent was sent."""
         self._is_over = True
+        self._streams.elsewhere.leave(self.execution_id, self._told_elsewhere)
         self._wake.set()
 
     async def frames(self) -> AsyncIterator[bytes]:
@@ -223,15 +232,24 @@ class Reader:
     async def _next(self, wait_s: float) -> list[Recorded]:
         """The next events; none when there are none within the time."""
         if not self._queued and not self._must_read:
-            if not self._streams.is_alone:
-                wait_s = min(wait_s, POLL_S)
-            if not await sleep_until(self._wake, wait_s):
-                self._must_read = not self._streams.is_alone
+            if self._streams.is_alone:
+                await sleep_until(self._wake, wait_s)
+            else:
+                await self._wait(wait_s)
         if self._queued:
             taken, self._behind = list(self._queued), 0
             self._queued.clear()
             return taken
         return await self._read() if self._must_read else []
+
+    async def _wait(self, wait_s: float) -> None:
+        """Wait for a commit of this server, and then for those of others."""
+        elsewhere, told = self._streams.elsewhere, self._told_elsewhere
+        patience_s = elsewhere.patience_s(self.execution_id, told)
+        if await sleep_until(self._wake, min(wait_s, patience_s)) or self._is_over:
+            return
+        if elsewhere.missed(self.execution_id, told):
+            self._must_read = True
 
     async def _company(self, wait_s: float) -> list[Recorded]:
         """What commits bring until the next part may be sent, or until the run has ended.

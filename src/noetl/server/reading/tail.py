@@ -11,7 +11,8 @@ from noetl.edge.errors import Unacceptable
 from noetl.edge.moments import moment_of
 from noetl.errors import NoetlError
 from noetl.ids import parse
-from noetl.server.reading.stream import PING, PING_S, POLL_S, RETRY, last
+from noetl.server.reading.elsewhere import POLL_S
+from noetl.server.reading.stream import PING, PING_S, RETRY, last
 from noetl.server.signals import sleep_until
 
 if TYPE_CHECKING:
