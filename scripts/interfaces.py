@@ -42,7 +42,7 @@ def api_lines() -> Iterator[str]:
     yield "`GET /api/openapi.json` (OpenAPI 3.1), and `GET /api/docs` as a page."
     yield "Send `Authorization: Bearer <token>`; `public` routes ask for none."
     yield "A body over its limit is refused with `body_too_large` before it is read to the end."
-    yield "Whoever still sends then has two seconds to read the answer; then the connection is closed."
+    yield "Whoever still sends then has two seconds to read the answer."
     yield "A call that fails is answered with a [problem](errors.md#codes-of-the-api)."
     yield "Every answer has an `X-Request-ID`; one that the caller sends is kept."
     yield ""
