@@ -44,8 +44,9 @@ if TYPE_CHECKING:
 MOST_HEAD_BYTES: Final = 32 * 1024
 HEAD_S: Final = 10.0
 KEEP_ALIVE_S: Final = 75
-LOOK_TICKS: Final = 50
-"""Ten ticks are a second."""
+TICKS: Final = 10
+"""In a second, as the server below counts them; it is woken once in that time."""
+LOOK_TICKS: Final = 5 * TICKS
 MOST_HELD_BYTES: Final = 64 * 1024
 """A longer body is read while it comes."""
 HELD_S: Final = 1.0
@@ -412,6 +413,16 @@ class Listener(uvicorn.Server):
         super().__init__(config)
         self.heard = asyncio.Event()
         """Set when callers are heard."""
+        self._stopped = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        """Tick once a second, until it is to end."""
+        ticks = 0
+        while not await self.on_tick(ticks):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await self._stopped.wait()
+            ticks = (ticks + TICKS) % LOOK_TICKS
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to hear."""
@@ -435,6 +446,7 @@ class Listener(uvicorn.Server):
     def stop(self) -> None:
         """Finish what is under way, then end."""
         self.should_exit = True
+        self._stopped.set()
 
 
 def listener(  # noqa: PLR0913 - each a fact about how callers are heard
