@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import logging
 import socket
 import ssl
 from dataclasses import dataclass
@@ -25,11 +24,11 @@ from uvicorn.protocols.http.httptools_impl import (
     HttpToolsProtocol,
     RequestResponseCycle,
 )
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from noetl.edge.door import ABORT, BODY, GONE, HEARD, LATE, PATIENT, REPLY, REQUEST_S, SLOW
+from noetl.edge.door import ABORT, BODY, GONE, LATE, PATIENT, REPLY, REQUEST_S, SLOW
 from noetl.edge.errors import HeadersTooLarge, RequestTimeout
 from noetl.edge.problems import MEDIA_TYPE, problem_of
+from noetl.edge.websocket import Socket
 from noetl.errors import NoetlError
 from noetl.ids import random_key
 
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
     from uvicorn._types import ASGI3Application
-    from websockets.frames import Frame
-    from websockets.http11 import Request
 
 MOST_HEAD_BYTES: Final = 32 * 1024
 HEAD_S: Final = 10.0
@@ -55,8 +52,6 @@ LEAST_RATE: Final = 8 * 1024
 CLOSING_S: Final = 5
 PARTING_S: Final = 2.0
 """How long a caller may go on sending what nobody wants, so that it comes to read the answer."""
-_quiet: Final = logging.getLogger("noetl.edge.sockets")
-_quiet.setLevel(logging.WARNING)
 _BACKLOG: Final = 2048
 _PER_HEADER: Final = len(": \r\n")
 _LENGTH: Final = len("content-length")
@@ -382,28 +377,6 @@ class Connection(HttpToolsProtocol):
         )
         self.transport.write(STATUS_LINE[refusal.status] + head.encode() + body)
         self._part()
-
-
-class Socket(WebSocketsSansIOProtocol):
-    """One WebSocket; what its address says is never logged."""
-
-    def __init__(self, *args: Any, **named: Any) -> None:  # noqa: ANN401 - as the class below
-        super().__init__(*args, **named)
-        self.logger = _quiet
-
-    def handle_connect(self, event: Request) -> None:
-        """Let the app end it at once, also when the other side reads nothing."""
-        super().handle_connect(event)
-        if hasattr(self, "scope"):
-            scope: dict[str, Any] = self.scope  # type: ignore[assignment] # extensions of ours
-            scope[ABORT] = self.transport.abort
-
-    def handle_pong(self, event: Frame) -> None:
-        """Tell the app that the other end is there."""
-        super().handle_pong(event)
-        heard: Any = self.scope.get(HEARD)
-        if heard is not None:
-            heard()
 
 
 class Listener(uvicorn.Server):
