@@ -140,19 +140,20 @@ class ResultsSuite:
         for row in rows:
             await store.results.keep(row)
         await store.results.keep(result("for ever", 4))
-        assert await store.results.expired(at(20)) == rows[:2]
-        assert await store.results.expired(at(20), 1) == rows[:1]
-        assert await store.results.delete(["k1", "k2", "nowhere"]) == 2
-        assert await store.results.expired(at(20)) == []
+        assert await store.results.forget_expired(at(20), 1) == [("k1", "k1")]
+        assert await store.results.forget_expired(at(20)) == [("k2", "k2")]
+        assert await store.results.forget_expired(at(20)) == []
+        assert list(await store.results.found(["k1", "k2", "k3", "for ever"])) == ["k3", "for ever"]
+        assert await store.results.delete(["k3", "for ever", "nowhere"]) == 2
 
     async def test_a_value_of_a_step_may_be_deleted_when_its_run_has_ended(self, store):
         run = Run()
         await run.write(store)
         row = result("k", 1, scope="step")
         await store.results.keep(row)
-        assert await store.results.expired(at(2)) == []
+        assert await store.results.forget_expired(at(2)) == []
         await run.write(store, row={"status": "COMPLETED", "completed_at": at(3)})
-        assert await store.results.expired(at(4)) == [row]
+        assert await store.results.forget_expired(at(4)) == [("k", "k")]
 
     async def test_runs_that_there_are_not_are_told(self, store):
         await Run().write(store)

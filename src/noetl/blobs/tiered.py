@@ -39,14 +39,22 @@ _SHIFT: Final = 22
 _PLACED: Final = """
 select bytes, sha256, content_type, object_key from noetl.result where ref = $1"""
 _TENANT: Final = "select tenant_id from noetl.execution where execution_id = $1"
+# What is put again stays with its run until somebody says otherwise; else it might be collected as
+# expired before that.
 _PLACE: Final = """
 with old as (select object_key from noetl.result where ref = $4)
 insert into noetl.result (result_id, execution_id, name, scope, source_step, ref, object_key,
     content_type, bytes, sha256, tenant_id)
 values ($1, $2, $3, 'execution', $3, $4, $5, $6, $7, $8, $9)
 on conflict (ref) do update set body = null, object_key = excluded.object_key,
-    content_type = excluded.content_type, bytes = excluded.bytes, sha256 = excluded.sha256
+    content_type = excluded.content_type, bytes = excluded.bytes, sha256 = excluded.sha256,
+    expires_at = null,
+    scope = case when result.scope = 'step' then 'execution' else result.scope end
 returning (select object_key from old) as object_key"""
+_STAY: Final = """
+update noetl.result set expires_at = null,
+    scope = case when scope = 'step' then 'execution' else scope end
+where ref = $1 and object_key = $2 returning true"""
 _FORGET: Final = "delete from noetl.result where ref = $1 returning object_key"
 _KNOWN: Final = "select object_key from noetl.result where object_key = any($1::text[])"
 _OF_RUNS: Final = """
@@ -136,8 +144,9 @@ class TieredBlobs:
         found = await self._placed(key)
         if found is not None and found.object_key:
             told = (found.stat.sha256, found.stat.media_type)
-            if told == (sha256(data).hexdigest(), media_type):
-                return  # it is there already
+            is_same = told == (sha256(data).hexdigest(), media_type)
+            if is_same and await self._stays(key, found.object_key):
+                return
         object_key = await self._object_key(key)
         if self._packing == "none":
             await self._large.put(object_key, data, media_type=media_type)
@@ -282,7 +291,8 @@ class TieredBlobs:
     async def _keep_large(self, stat: Stat, object_key: str) -> None:
         """Name an object; the row that names equal bytes already stays, and the new ones go."""
         found = await self._placed(stat.key)
-        if found is not None and found.object_key and found.stat == stat:
+        same = found.object_key if found is not None and found.stat == stat else None
+        if same and await self._stays(stat.key, same):
             await self._large.delete(object_key)
             return
         execution_id, step = origin(stat.key)
@@ -304,6 +314,10 @@ class TieredBlobs:
             raise
         if row is not None and row["object_key"]:
             await self._large.delete(row["object_key"])
+
+    async def _stays(self, key: str, object_key: str) -> bool:
+        """Let equal bytes stay that are there already; false when they are just going."""
+        return bool(await self._database.fetchval(_STAY, key, object_key))
 
     async def _object_key(self, key: str) -> str:
         """`<env>/<tenant>/<yyyymmdd>/<run>/<id>`: where the next object lies."""

@@ -6,7 +6,7 @@ stay. Bytes without a row are kept as long as their run.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -33,6 +33,14 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: str | None = None
 
 
+class Forgotten(NamedTuple):
+    """A row that is gone."""
+
+    key: str
+    object_key: str | None
+    """Where its bytes lie; without it they lay in the row."""
+
+
 class Results(Protocol):
     """What is known of the stored values of runs."""
 
@@ -42,8 +50,11 @@ class Results(Protocol):
     async def found(self, keys: Sequence[str]) -> dict[str, ResultRow]:
         """Rows by key; a key without one is left out."""
 
-    async def expired(self, now: str, limit: int = 1000) -> list[ResultRow]:
-        """Values that may be deleted: their time has passed, or their step's run has ended."""
+    async def forget_expired(self, now: str, limit: int = 1000) -> list[Forgotten]:
+        """Forget values whose time has passed, or whose step's run has ended, in one step.
+
+        What is put again meanwhile stays.
+        """
 
     async def delete(self, keys: Sequence[str]) -> int:
         """Forget rows, and the bytes that lie in them; how many there were."""

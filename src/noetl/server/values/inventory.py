@@ -166,10 +166,10 @@ class Inventory:
         """Delete values whose time has passed, and those of steps whose runs have ended."""
         now = rfc3339(self._clock.now())
         count = 0
-        while rows := await self._results.expired(now, limit):
-            await self._delete([row.key for row in rows])
-            count += len(rows)
-            if len(rows) < limit:
+        while gone := await self._results.forget_expired(now, limit):
+            await self._drop([one.object_key for one in gone if one.object_key is not None])
+            count += len(gone)
+            if len(gone) < limit:
                 break
         return count
 
@@ -181,6 +181,14 @@ class Inventory:
         """Delete objects whose rows are gone."""
         if self._objects is not None:
             await self._objects.drop(object_keys)
+
+    async def _drop(self, object_keys: list[str]) -> None:
+        """Delete bytes that lay beside rows that are gone."""
+        if self._objects is not None:
+            await self._objects.drop(object_keys)
+            return
+        for start in range(0, len(object_keys), 100):
+            await asyncio.gather(*map(self._blobs.delete, object_keys[start : start + 100]))
 
     async def _delete(self, keys: list[str]) -> None:
         for start in range(0, len(keys), 100):

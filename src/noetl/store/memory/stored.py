@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from noetl.store.stored import Forgotten
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -32,10 +34,13 @@ class MemoryResults:
         """Rows by key."""
         return {key: self._rows[key] for key in keys if key in self._rows}
 
-    async def expired(self, now: str, limit: int = 1000) -> list[ResultRow]:
-        """Values that may be deleted."""
+    async def forget_expired(self, now: str, limit: int = 1000) -> list[Forgotten]:
+        """Forget values whose time has passed, or whose step's run has ended."""
         rows = sorted(self._rows.values(), key=lambda row: int(row.result_id))
-        return [row for row in rows if self._is_over(row, now)][:limit]
+        over = [row.key for row in rows if self._is_over(row, now)][:limit]
+        for key in over:
+            del self._rows[key]
+        return [Forgotten(key, key) for key in over]
 
     async def delete(self, keys: Sequence[str]) -> int:
         """Forget rows."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from noetl.store.postgres.documents import shown, shown_or_none, stored, value_of, written
 from noetl.store.postgres.values import id_of, moment, text_of, told
-from noetl.store.stored import HeldRow, RequestRow, ResultRow
+from noetl.store.stored import Forgotten, HeldRow, RequestRow, ResultRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,20 +25,23 @@ _FOUND: Final = """
 select result_id, tenant_id, execution_id, name, scope, source_step, ref, content_type, bytes,
     sha256, created_at, expires_at
 from noetl.result where ref = any($1::text[])"""
-# Two questions, each with an index of its own.
-_EXPIRED: Final = """
-(select result_id, tenant_id, execution_id, name, scope, source_step, ref, content_type, bytes,
-    sha256, created_at, expires_at
-from noetl.result where expires_at <= $1 order by expires_at limit $2)
-union
-(select result_id, tenant_id, execution_id, name, scope, source_step, ref, content_type, bytes,
-    sha256, created_at, expires_at
-from noetl.result
-where scope = 'step' and exists (
-    select 1 from noetl.execution run
-    where run.execution_id = result.execution_id and run.completed_at is not null)
-limit $2)
-order by result_id limit $2"""
+# Two questions, each with an index of its own. A row that is written to meanwhile is looked at once
+# more before it is deleted.
+_FORGET_EXPIRED: Final = """
+with over as (
+    (select ref, result_id from noetl.result where expires_at <= $1 order by expires_at limit $2)
+    union
+    (select ref, result_id from noetl.result
+    where scope = 'step' and exists (
+        select 1 from noetl.execution run
+        where run.execution_id = result.execution_id and run.completed_at is not null)
+    limit $2)
+    order by result_id limit $2),
+gone as (
+    delete from noetl.result using over
+    where result.ref = over.ref and (result.expires_at <= $1 or result.scope = 'step')
+    returning result.ref, result.object_key, result.result_id)
+select ref, object_key from gone order by result_id"""
 _DELETE: Final = """
 with gone as (delete from noetl.result where ref = any($1::text[]) returning 1)
 select count(*) from gone"""
@@ -100,10 +103,10 @@ class PostgresResults:
         rows = await self._database.fetch(_FOUND, list(keys))
         return {row["ref"]: _result(row) for row in rows}
 
-    async def expired(self, now: str, limit: int = 1000) -> list[ResultRow]:
-        """Values that may be deleted."""
-        rows = await self._database.background.fetch(_EXPIRED, moment(now), limit)
-        return [_result(row) for row in rows]
+    async def forget_expired(self, now: str, limit: int = 1000) -> list[Forgotten]:
+        """Forget values whose time has passed, or whose step's run has ended, in one step."""
+        rows = await self._database.background.fetch(_FORGET_EXPIRED, moment(now), limit)
+        return [Forgotten(row["ref"], row["object_key"]) for row in rows]
 
     async def delete(self, keys: Sequence[str]) -> int:
         """Forget rows, and the bytes that lie in them."""

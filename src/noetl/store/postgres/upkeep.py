@@ -89,11 +89,13 @@ _OLD: Final[dict[Table, _Old]] = {
 
 
 def _delete(old: _Old) -> str:
+    """A row that is renewed meanwhile is looked at once more, and stays."""
     key = ", ".join(old.key)
-    same = " and ".join(f"t.{name} = old.{name}" for name in old.key)
+    found = ", ".join(f"old_{name}" for name in old.key)
+    same = " and ".join(f"{name} = old_{name}" for name in old.key)
     return f"""
-with old as (select {key} from {old.table} where {old.condition} limit $2)
-delete from {old.table} t using old where {same}"""  # noqa: S608 - made of constants
+with old ({found}) as (select {key} from {old.table} where {old.condition} limit $2)
+delete from {old.table} using old where {same} and {old.condition}"""  # noqa: S608 - made of constants
 
 
 def _count(old: _Old) -> str:
