@@ -18,6 +18,7 @@ from noetl.store.postgres.catalog import PostgresCatalog
 from noetl.store.postgres.database import Database
 from noetl.store.postgres.stored import PostgresResults
 from noetl.store.postgres.tokens import PostgresTokens
+from noetl.store.postgres.upkeep import PostgresUpkeep
 from noetl.store.postgres.versions import PostgresVersions
 
 NOW = "2026-01-01T00:00:00.000000Z"
@@ -130,6 +131,26 @@ async def test_what_is_put_again_while_it_is_collected_stays(database, is_tiered
     await database.execute(ends)
     (gone,) = await results.forget_expired(now)
     assert (gone.key, gone.object_key is not None) == (KEY, is_tiered)
+
+
+async def test_a_row_that_is_renewed_while_the_old_are_deleted_stays(database):
+    upkeep, now = PostgresUpkeep(database), rfc3339(SystemClock().now())
+    for key in ("renewed", "old"):
+        await database.execute(
+            "insert into noetl.subscription_dedup (scope, dedup_key, execution_id, expires_at)"
+            " values ('a', $1, 1, now() - interval '1 day')",
+            key,
+        )
+    async with database.connection() as held, held.transaction():
+        await held.execute(
+            "update noetl.subscription_dedup set expires_at = now() + interval '1 day'"
+            " where dedup_key = 'renewed'"
+        )
+        purging = asyncio.create_task(upkeep.purge("dedup", now))
+        done, _ = await asyncio.wait([purging], timeout=0.2)
+        assert not done
+    assert await purging == 1
+    assert await database.fetchval("select dedup_key from noetl.subscription_dedup") == "renewed"
 
 
 async def test_bytes_that_changed_are_noticed(database):

@@ -192,11 +192,14 @@ async def test_streams_that_are_deleted_are_made_again_by_whoever_misses_them(cl
         assert await waiting == [b"before"]
         parked = asyncio.create_task(fetched(other))
         await asyncio.sleep(0.05)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         await wipe(clean_nats_url)
         results = await asyncio.gather(
             *(bus.publish(SUBJECT, b"%d" % n, f"n{n}") for n in range(20))
         )
         assert results == [True] * 20
+        assert loop.time() - began >= 0.25  # the old files are gone by then
         found = await parked
         while len(found) < 20:
             found += await fetched(other)

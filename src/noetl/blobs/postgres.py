@@ -30,16 +30,17 @@ _READ_BYTES: Final = 4 * CHUNK_BYTES
 _LARGEST_ID: Final = (1 << 63) - 1
 # What is put again stays with its run until somebody says otherwise; else it might be collected as
 # expired before that.
-_PUT: Final = """
+STAYS: Final = """expires_at = null,
+    scope = case when result.scope = 'step' then 'execution' else result.scope end"""
+_PUT: Final = f"""
 with old as (select object_key from noetl.result where ref = $4)
 insert into noetl.result (result_id, execution_id, name, scope, source_step, ref, body,
     content_type, bytes, sha256)
 values ($1, $2, $3, 'execution', $3, $4, $5, $6, $7, $8)
 on conflict (ref) do update set body = excluded.body, object_key = null,
     content_type = excluded.content_type, bytes = excluded.bytes, sha256 = excluded.sha256,
-    expires_at = null,
-    scope = case when result.scope = 'step' then 'execution' else result.scope end
-returning (select object_key from old) as object_key"""
+    {STAYS}
+returning (select object_key from old) as object_key"""  # noqa: S608 - made of constants
 _GET: Final = "select body, bytes, sha256, content_type from noetl.result where ref = $1"
 _HEAD: Final = "select bytes, sha256, content_type from noetl.result where ref = $1"
 _PART: Final = """

@@ -23,7 +23,7 @@ from noetl.blobs.base import (
 )
 from noetl.blobs.measured import Measured
 from noetl.blobs.packing import SUFFIXES, packed_stream, packing_of, part_of, unpacked_stream
-from noetl.blobs.postgres import PostgresBlobs, origin, stat_of
+from noetl.blobs.postgres import STAYS, PostgresBlobs, origin, stat_of
 from noetl.ids import EPOCH
 
 if TYPE_CHECKING:
@@ -39,22 +39,18 @@ _SHIFT: Final = 22
 _PLACED: Final = """
 select bytes, sha256, content_type, object_key from noetl.result where ref = $1"""
 _TENANT: Final = "select tenant_id from noetl.execution where execution_id = $1"
-# What is put again stays with its run until somebody says otherwise; else it might be collected as
-# expired before that.
-_PLACE: Final = """
+_PLACE: Final = f"""
 with old as (select object_key from noetl.result where ref = $4)
 insert into noetl.result (result_id, execution_id, name, scope, source_step, ref, object_key,
     content_type, bytes, sha256, tenant_id)
 values ($1, $2, $3, 'execution', $3, $4, $5, $6, $7, $8, $9)
 on conflict (ref) do update set body = null, object_key = excluded.object_key,
     content_type = excluded.content_type, bytes = excluded.bytes, sha256 = excluded.sha256,
-    expires_at = null,
-    scope = case when result.scope = 'step' then 'execution' else result.scope end
-returning (select object_key from old) as object_key"""
-_STAY: Final = """
-update noetl.result set expires_at = null,
-    scope = case when scope = 'step' then 'execution' else scope end
-where ref = $1 and object_key = $2 returning true"""
+    {STAYS}
+returning (select object_key from old) as object_key"""  # noqa: S608 - made of constants
+_STAY: Final = f"""
+update noetl.result set {STAYS}
+where ref = $1 and object_key = $2 returning true"""  # noqa: S608 - as above
 _FORGET: Final = "delete from noetl.result where ref = $1 returning object_key"
 _KNOWN: Final = "select object_key from noetl.result where object_key = any($1::text[])"
 _OF_RUNS: Final = """

@@ -1,4 +1,4 @@
-"""The HTTP server under the door: the one place that knows which one it is.
+"""The HTTP server under the door; only this and `websocket` know which one it is.
 
 A connection that grows its headers for ever is refused, one that says nothing is closed, and a
 request whose caller has left is cancelled: nobody would read its answer.
@@ -41,8 +41,10 @@ if TYPE_CHECKING:
 MOST_HEAD_BYTES: Final = 32 * 1024
 HEAD_S: Final = 10.0
 KEEP_ALIVE_S: Final = 75
+TICK_S: Final = 1.0
+"""How often an idle server is woken."""
 TICKS: Final = 10
-"""In a second, as the server below counts them; it is woken once in that time."""
+"""In that time, as the server below counts them."""
 LOOK_TICKS: Final = 5 * TICKS
 MOST_HELD_BYTES: Final = 64 * 1024
 """A longer body is read while it comes."""
@@ -393,7 +395,7 @@ class Listener(uvicorn.Server):
         ticks = 0
         while not await self.on_tick(ticks):
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(1.0):
+                async with asyncio.timeout(TICK_S):
                     await self._stopped.wait()
             ticks = (ticks + TICKS) % LOOK_TICKS
 

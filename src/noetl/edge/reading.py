@@ -64,10 +64,10 @@ async def body_of(request: Request, most: int = MOST_BYTES) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def length_of(request: Request) -> int:
-    """How many bytes the body has, as its sender says; zero where nothing is said."""
+def length_of(request: Request) -> int | None:
+    """How many bytes the body has, as its sender says; none: nothing is said."""
     told = header(request, b"content-length") or ""
-    return int(told) if told.isascii() and told.isdigit() else 0
+    return int(told) if told.isascii() and told.isdigit() else None
 
 
 async def parts_of(
@@ -80,7 +80,7 @@ async def parts_of(
     limit: asyncio.Timeout | None = request.scope.get(TIME_LIMIT)
     deadline = limit.when() if limit is not None and not is_long else None
     packing = _packing(request, most)
-    if packing is None and length_of(request) > most:
+    if packing is None and (length_of(request) or 0) > most:
         raise TooLarge(f"the body has more than {most} bytes")
     size, is_coming = 0, True
     while is_coming:

@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 from noetl.edge.door import BODY
 from noetl.edge.errors import RequestTimeout, TooLarge, Unacceptable
 from noetl.edge.problems import header
-from noetl.edge.reading import IDLE_BODY_S, TIME_LIMIT, body_of
+from noetl.edge.reading import IDLE_BODY_S, TIME_LIMIT, body_of, length_of
 from noetl.gateway.shards import id_of
 
 if TYPE_CHECKING:
@@ -32,8 +32,7 @@ async def body_of_call(
     whole: bytes | None = request.scope.get(BODY)
     if whole is not None:
         return whole, None, False
-    length = header(request, b"content-length")
-    size = int(length) if length is not None and length.isascii() and length.isdigit() else None
+    size = length_of(request)
     if size is not None and size > target.most_bytes:
         raise TooLarge(f"the body has more than {target.most_bytes} bytes")
     if size == 0 or (size is None and header(request, b"transfer-encoding") is None):

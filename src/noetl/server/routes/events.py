@@ -79,7 +79,7 @@ async def _reports(plane: Plane, request: Request) -> Response:
         must_serve(caller)
         for name in {str(item.execution_id or body.execution_id) for item in body.events}:
             await _must_own(plane, caller, name)
-    return json(await plane.intake.report(body, caller, length_of(request)))
+    return json(await plane.intake.report(body, caller, length_of(request) or 0))
 
 
 async def _must_own(plane: Plane, caller: Caller, execution_id: str) -> None:
@@ -94,7 +94,7 @@ async def _event(plane: Plane, request: Request) -> Response:
     caller = caller_of(request)
     await _must_own(plane, caller, str(body.execution_id))
     reports = single(body, plane.parts.ids.new(), caller.pool or "")
-    return json(answer_to(await plane.intake.report(reports, caller, length_of(request))))
+    return json(answer_to(await plane.intake.report(reports, caller, length_of(request) or 0)))
 
 
 async def _recorded(plane: Plane, request: Request) -> Response:

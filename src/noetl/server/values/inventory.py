@@ -167,7 +167,7 @@ class Inventory:
         now = rfc3339(self._clock.now())
         count = 0
         while gone := await self._results.forget_expired(now, limit):
-            await self._drop([one.object_key for one in gone if one.object_key is not None])
+            await self.drop([one.object_key for one in gone if one.object_key is not None])
             count += len(gone)
             if len(gone) < limit:
                 break
@@ -178,11 +178,6 @@ class Inventory:
         return [] if self._objects is None else await self._objects.objects_of(execution_ids)
 
     async def drop(self, object_keys: Sequence[str]) -> None:
-        """Delete objects whose rows are gone."""
-        if self._objects is not None:
-            await self._objects.drop(object_keys)
-
-    async def _drop(self, object_keys: list[str]) -> None:
         """Delete bytes that lay beside rows that are gone."""
         if self._objects is not None:
             await self._objects.drop(object_keys)
