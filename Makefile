@@ -101,8 +101,8 @@ docs: venv ## write the generated pages of docs/reference
 docs-check: venv ## fail when a generated page is stale or a link is dead
 	$(BIN)/python -m scripts.reference --check
 
-bench: venv ## all benchmarks
-	$(BIN)/python -m bench all
+bench: venv ## all benchmarks (ARGS="--long" takes hours of some; ARGS="--json FILE" keeps the records)
+	$(BIN)/python -m bench all $(ARGS)
 
 bench-compare: venv ## the same work on other engines, each in an environment of its own, in one table
 	$(BIN)/python -m bench.peers $(ARGS)

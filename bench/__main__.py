@@ -39,7 +39,7 @@ LOAD = (
 SCALE = ("scale_log", "scale_loop", "scale_history")
 TOOLS = ("tool_http", "tool_postgres", "tool_transfer", "sealed")
 ALL = (*QUICK, *LOAD, *SCALE, *TOOLS, "engine", "python_step", "local_run", "template_engines")
-LONG = frozenset({"footprint", "gateway", "ingress", "spool", "sse", "sustained", *SCALE})
+LONG = frozenset({"footprint", "gateway", "ingress", "scale_history", "sse", "sustained"})
 """Scenarios that can measure at greater length."""
 SIZED = frozenset({"chain", "fanout", "runs", "latency"})
 """Scenarios that can measure another size: steps, items, executions, samples."""

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from noetl.api.commands import Command
 
 PATH = "bench/events"
-EVENTS = 100_000
-LONG = 1_000_000
+EVENTS = 1_000_000
 PER_ITEM = 5
 """Events of an item: issued, claimed, started, done, completed."""
 LANES = 8
@@ -34,12 +33,12 @@ where execution_id = $1 and seq % $2 = 0 order by seq"""
 _OPEN = ("PENDING", "RUNNING")
 
 
-async def long_log(stack: Stack, *, is_long: bool) -> dict[str, Any]:
+async def long_log(stack: Stack) -> dict[str, Any]:
     """The time of an event in the last tenth over that in the second, which is warm.
 
     One commit has many events with one time, so that only long parts can be compared.
     """
-    items = (LONG if is_long else EVENTS) // PER_ITEM
+    items = EVENTS // PER_ITEM
     await stack.register(playbooks.open_loop(PATH, items, LANES * HELD))
     server = stack.pids["server"]
     memory = rss_mib(server)

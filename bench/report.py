@@ -35,7 +35,7 @@ def rows(records: list[dict[str, Any]]) -> list[tuple[str, ...]]:
             f"{_number(one['p50'])} {one['unit']}",
             _number(one["p99"]),
             "; ".join(map(_limit, one["limits"])) or "-",
-            "; ".join([*_counted(one), *_ratios(one)]) or "-",
+            "; ".join([*_sizes(one), *_counted(one), *_ratios(one)]) or "-",
             verdict(one),
         )
         for one in records
@@ -128,6 +128,16 @@ def _measured(records: list[dict[str, Any]]) -> list[str]:
 def _which(record: dict[str, Any]) -> str:
     line = record["params"].get("line")
     return f" ({line})" if line else ""
+
+
+def _sizes(record: dict[str, Any]) -> list[str]:
+    """How much was measured: the numbers among what a scenario was given."""
+    told = {
+        name: value
+        for name, value in record["params"].items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    return [", ".join(f"{name} {_number(value)}" for name, value in told.items())] * bool(told)
 
 
 def _limit(limit: dict[str, Any]) -> str:

@@ -1,7 +1,6 @@
 """The cost of one step visit in a cyclic run of 10,000, and of one event in one very long log.
 
-The long log is that of a loop whose items pretended workers report: a hundred thousand events, and
-a million with `--long`.
+The long log is that of a loop whose items pretended workers report: a million events.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ AROUND = 95
 PAGE = 1_000
 
 
-def records(repeat: int, *, is_long: bool = False) -> list[dict[str, Any]]:
+def records(repeat: int) -> list[dict[str, Any]]:
     """The time of a visit around the 9,900th over that around the 100th; the same of events."""
 
     async def both(stack: Stack) -> list[dict[str, Any]]:
         visits = await _measure(stack, max(1, repeat // 3))
-        return [*visits, await long_log(stack, is_long=is_long)]
+        return [*visits, await long_log(stack)]
 
     return on_stack(both)
 
