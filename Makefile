@@ -31,12 +31,12 @@ up: venv ui ## start the embedded stack in ./.noetl (ARGS="--detach" and other o
 down: venv ## stop the embedded stack of ./.noetl
 	@$(BIN)/noetl down
 
-test: venv ## every gate and every test, in random order (SEED=n repeats an order, JOBS=n)
+test: venv ## every gate and every test, in random order (SEED=n repeats an order, JOBS=n, STRICT=1 lets no test be skipped)
 	@$(MAKE) --no-print-directory -j 2 $(if $(filter output-sync,$(.FEATURES)),-O) gates
 	$(PYTEST) -n $(JOBS) $(SEEDED)
 	$(if $(filter 1,$(NOETL_SKIP_UI_TESTS)),,$(PYTEST) -n $(JOBS) $(SEEDED) tests/ui)
 
-gates: lint types imports docs-check client browser clocks ## what is checked without running the tests of Python
+gates: lint types imports docs-check client browser clocks podman ## what is checked without running the tests of Python
 
 check: test cover bench-quick ## test, the coverage floors and the quick benchmarks
 
@@ -57,6 +57,9 @@ browser: venv ## see to it that there is a Chromium for the tests of the pages
 
 clocks: ## what sets the clocks of single processes in tests, where it can be had
 	@ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1 || sh scripts/debian.sh libfaketime "with which tests set clocks" || true
+
+podman: ## what runs containers in tests, where it can be had
+	@{ command -v podman && command -v runc && command -v busybox; } >/dev/null 2>&1 || sh scripts/debian.sh "podman runc busybox-static" "with which tests run containers" || true
 
 test-ui: client browser ## the tests of the browser client, and the pages in Chromium
 	$(PYTEST) -n $(JOBS) $(SEEDED) tests/ui
@@ -143,5 +146,5 @@ clean: ## remove everything that make made
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* build dist ui/node_modules src/noetl/gateway/static
 	find src tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help up down test gates ui client browser clocks test-ui test-reliability soak test-security bench-compare profile check venv fmt lint types imports unit cover docs docs-check bench bench-quick fuzz \
+.PHONY: help up down test gates ui client browser clocks podman test-ui test-reliability soak test-security bench-compare profile check venv fmt lint types imports unit cover docs docs-check bench bench-quick fuzz \
   properties agreement simulate sizes lock lock-check changelog clean

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = [
+    "tests.strict",
     "tests.servers.postgres",
     "tests.servers.nats",
     "tests.servers.kafka",

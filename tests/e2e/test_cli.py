@@ -9,7 +9,6 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
-from time import perf_counter
 
 import pytest
 
@@ -217,15 +216,20 @@ def test_every_example_of_the_help_works(folder, example):
 
 
 @pytest.mark.parametrize("words", HELP)
-def test_help_is_quick(words):
-    times = []
-    for _ in range(3):
-        start = perf_counter()
-        subprocess.run([BIN / "noetl", *words], env=ENV, capture_output=True, check=True)
-        times.append(perf_counter() - start)
+def test_help_takes_little_work(words):
+    spent = statistics.median(_processor_s(words) for _ in range(3))
 
     # The target of 150 ms is measured by bench/startup.py, on a machine that does nothing else.
-    assert statistics.median(times) < 1, f"{statistics.median(times) * 1000:.0f} ms"
+    assert spent < 0.5, f"{spent * 1000:.0f} ms"
+
+
+def _processor_s(words):
+    """What the command took of a processor: how long others kept it waiting does not count."""
+    child = subprocess.Popen([BIN / "noetl", *words], env=ENV, stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    assert child.returncode == 0
+    return used.ru_utime + used.ru_stime
 
 
 @pytest.mark.parametrize("words", [*HELP, *OF_GROUPS])
