@@ -12,7 +12,7 @@ from noetl.local.embedded.supervisor import StackFailed
 from noetl.local.lodging import EmbeddedUnavailable
 from noetl.local.nats import NatsNotStarted
 from noetl.server.backends import NotMigrated, SeatLost
-from noetl.server.vitals import DATABASE, DRAINING
+from noetl.server.vitals import REASONS
 from noetl.settings import BadSetting
 from noetl.store.errors import DatabaseGone, MigrationRefused, UnsafeDatabase
 from noetl.worker.identity import CannotStart
@@ -20,12 +20,6 @@ from noetl.worker.identity import CannotStart
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_SERVER_READY: Final = {
-    DATABASE: "The database does not answer within 2 s.",
-    "storage": "The database had no space to write within the last 5 s.",
-    "migrations": "The schema of the database is older than the one that the server began with.",
-    DRAINING: "The server was told to stop and finishes what it has begun.",
-}
 _WORKER_READY: Final = {
     "warming_up": "Its child interpreters and connections are being made.",
     "not_registered": "No server has taken it into its pool yet.",
@@ -101,7 +95,7 @@ def process_lines() -> Iterator[str]:
     yield "A bus that is away does not make a server unready: work goes on, only slower."
     yield ""
     yield from _rows("process", "reason", "meaning")
-    yield from (f"| server | `{name}` | {about} |" for name, about in _SERVER_READY.items())
+    yield from (f"| server | `{name}` | {about} |" for name, about in REASONS.items())
     yield from (f"| worker | `{name}` | {about} |" for name, about in _WORKER_READY.items())
     yield ""
     yield "## Exit codes of processes"

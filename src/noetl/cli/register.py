@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from noetl.cli.output import Output
 
 _TESTS = (".test.yaml", ".test.yml")
-_KIND = "playbook"
+_KINDS = frozenset({"playbook", "subscription", "credential"})
+"""Words that may stand before `--file`: a document says itself what it is."""
 
 
 def register(
@@ -43,7 +44,7 @@ def register(
     from noetl.cli.remote import ask
 
     out: Output = ctx.obj
-    named = [word for word in words or () if not (files and word == _KIND)]
+    named = [word for word in words or () if not (files and word in _KINDS)]
     wanted = [*named, *(files or ())]
     if not wanted:
         raise CommandFailed("usage", "no document is named", hint="write `noetl register FILE`")

@@ -29,7 +29,7 @@ from noetl.secrets.wallet import Wallet
 from noetl.server.fleet.gateways import over_sockets
 from noetl.server.parts import ServerParts
 from noetl.server.surroundings import Surroundings
-from noetl.server.vitals import DATABASE, PoolNumbers, Vitals
+from noetl.server.vitals import DATABASE, KEK, MIGRATIONS, STORAGE, PoolNumbers, Vitals
 from noetl.settings import variable
 from noetl.store.base import RuntimeRow
 from noetl.store.errors import DatabaseGone
@@ -341,9 +341,9 @@ def _vitals(database: Database, bus: Bus, newest: str, wallet: Wallet) -> Vitals
         SystemClock(),
         checks={
             DATABASE: is_there,
-            "storage": has_room,
-            "migrations": is_migrated,
-            "kek": has_key,
+            STORAGE: has_room,
+            MIGRATIONS: is_migrated,
+            KEK: has_key,
         },
         pools=pools,
         is_bus_up=is_bus_up,

@@ -16,7 +16,18 @@ ASKED_S: Final = 2.0
 """What does not answer within this time is down."""
 KEPT_S: Final = 0.5
 DATABASE: Final = "database"
+STORAGE: Final = "storage"
+MIGRATIONS: Final = "migrations"
+KEK: Final = "kek"
 DRAINING: Final = "draining"
+REASONS: Final = {
+    DATABASE: "The database does not answer within 2 s.",
+    STORAGE: "The database had no space to write within the last 5 s.",
+    MIGRATIONS: "The schema of the database is older than the one that the server began with.",
+    KEK: "The key of the wallet cannot be had from its provider.",
+    DRAINING: "The server was told to stop and finishes what it has begun.",
+}
+"""Why a server may not be ready, as the reference tells it."""
 _log: Final = logging.getLogger(__name__)
 
 
@@ -49,6 +60,8 @@ class Vitals:
     ) -> None:
         self._clock = clock
         self._checks = dict(checks or {})
+        if untold := self._checks.keys() - REASONS:
+            raise ValueError(f"the reference does not say what these mean: {sorted(untold)}")
         self._pools = pools
         self._is_bus_up = is_bus_up
         self._began = clock.monotonic()

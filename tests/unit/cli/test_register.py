@@ -10,6 +10,12 @@ workflow:
   - step: start
     tool: {{kind: noop}}
 """
+CREDENTIAL = """\
+apiVersion: noetl.io/v2
+kind: Credential
+metadata: {name: register_key}
+spec: {type: api_key, data: {key: of-the-test}}
+"""
 
 
 @pytest.fixture
@@ -56,6 +62,14 @@ def test_the_other_way_to_name_a_document(remote, write):
 
     assert remote("register", "playbook", "--file", file, "-o", "name").out == (
         "playbook/register/g@1\n"
+    )
+
+
+def test_a_credential_is_named_in_the_same_way(remote, tmp_path):
+    (tmp_path / "c.yaml").write_text(CREDENTIAL)
+
+    assert remote("register", "credential", "--file", "c.yaml", "-o", "name").out == (
+        "credential/register_key@1\n"
     )
 
 

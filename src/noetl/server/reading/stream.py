@@ -302,10 +302,11 @@ def _is_last(events: list[Recorded]) -> bool:
 
 
 def frame(item: Recorded, *, is_lean: bool) -> bytes:
-    """An event of the log as an event of the stream."""
+    """An event of the log as an event of the stream; a large one says where the whole of it is."""
     data = _encode(told(item, is_lean=is_lean))
     if not is_lean and len(data) > MOST_FULL:
-        data = _encode(told(item, is_lean=True) | {"is_cut": True})
+        more = {"is_cut": True, "reference": f"/api/events/{item.event_id}"}
+        data = _encode(told(item, is_lean=True) | more)
     name = str(item.event.__struct_config__.tag)
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (item.event_id.encode(), name.encode(), data)
 

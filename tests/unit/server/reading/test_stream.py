@@ -129,6 +129,22 @@ async def test_a_late_reader_gets_all_and_a_full_one_the_payloads() -> None:
 
 
 @virtually
+async def test_a_large_event_is_told_by_its_reference() -> None:
+    async with rig() as r:
+        run = await r.start(ONE_STEP)
+        (work,) = await r.claim()
+        more = {"result": "x" * 40_000, "ctx": {"more": "y" * 40_000}}
+        await r.report(r.event(work, "command.started"), r.event(work, "call.done", **more))
+        async with listening(r, run, "?fields=full") as heard:
+            told = [item["data"] async for item in heard.events() if item["event"] == "call.done"]
+        (done,) = told
+        assert (done["is_cut"], "result" in done) == (True, False)
+        answer = await AsgiTransport(r.server.asgi).request("GET", done["reference"])
+        assert answer.status == 200
+        assert msgspec.json.decode(answer.body)["result"]["context"] == {"data": "x" * 40_000}
+
+
+@virtually
 async def test_a_reader_that_is_cut_again_and_again_misses_and_repeats_nothing() -> None:
     """Over two servers on one store, each of which writes a part of the log."""
     chance = random.Random(7)
