@@ -51,7 +51,7 @@ def test_the_example_loads_sums_keeps_and_reports(noetl, full_stack, postgres_ur
     noetl("credentials", "put", "etl_api", "-t", "bearer", "--from-file", "-", stdin=TOKEN)
     tried = noetl("credentials", "test", "etl_warehouse", "-o", "json")
     assert json.loads(tried.stdout)["status"] == "COMPLETED", tried.stderr
-    noetl("register", *map(str, sorted(ETL.glob("*.yaml"))))
+    noetl("register", str(ETL))
     with api() as address:
         done = noetl(
             "exec", "examples/etl/load_orders", "--wait", "-o", "json", "--set", f"api={address}"
@@ -70,7 +70,7 @@ def test_another_token_is_refused_and_nothing_is_loaded(noetl, postgres_url):
     noetl("credentials", "put", "etl_api", "-t", "bearer", "--from-file", "-", stdin=TOKEN)
     rotated = noetl("credentials", "rotate", "etl_api", "--from-file", "-", stdin="another-one")
     assert rotated.returncode == 0, rotated.stderr
-    noetl("register", *map(str, sorted(ETL.glob("*.yaml"))))
+    noetl("register", str(ETL))
     with api() as address:
         done = noetl(
             "exec", "examples/etl/load_orders", "--wait", "-o", "json", "--set", f"api={address}"

@@ -14,10 +14,10 @@ from tests.e2e.playing import Theatre, suite_of
 from tests.e2e.table import EXAMPLES, LINES, PAGE, asked, faults_of, name_of
 
 NOETL = Path(sys.executable).parent / "noetl"
-TESTS = sorted(EXAMPLES.glob("*.test.yaml"))
+TESTS = sorted(EXAMPLES.rglob("*.test.yaml"))
 PLAYBOOKS = [
     path
-    for path in sorted(EXAMPLES.glob("*.yaml"))
+    for path in sorted(EXAMPLES.rglob("*.yaml"))
     if path not in TESTS and isinstance(parse(path.read_bytes()).model, Playbook)
 ]
 # Started as processes: a success, a failure, children, mocks, and a program of the machine.
@@ -43,13 +43,14 @@ def test_there_are_at_least_thirty_examples():
 
 
 def test_every_example_has_a_test_with_a_case():
-    tested = {suite_of(path).spec.file.removeprefix("./") for path in TESTS}
+    tested = {path.parent / suite_of(path).spec.file for path in TESTS}
 
-    assert [path.name for path in PLAYBOOKS if path.name not in tested] == []
+    assert [path for path in PLAYBOOKS if path not in tested] == []
 
 
 def test_every_example_is_in_the_table_once():
-    assert sorted(map(name_of, LINES)) == [path.stem for path in PLAYBOOKS]
+    alone = [path.stem for path in PLAYBOOKS if path.parent == EXAMPLES]
+    assert sorted(map(name_of, LINES)) == alone
 
 
 def test_every_document_is_on_the_page():
@@ -74,7 +75,7 @@ def test_an_example_ends_as_the_page_says(theatre, folder, line):
     ],
 )
 def test_a_case_of_an_example_passes(theatre, folder, path, case):
-    file = folder / suite_of(path).spec.file
+    file = folder / path.relative_to(EXAMPLES).parent / suite_of(path).spec.file
 
     assert theatre.play(file, case).faults == ()
 

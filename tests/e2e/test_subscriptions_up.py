@@ -99,7 +99,7 @@ def test_the_example_listens_by_itself_and_an_outage_costs_time_alone(noetl, hom
     noetl("up", "--detach", "--port", "auto", "--pools", "shared=4,system=1")
     url = home / "secrets" / "nats.url"
     noetl("credentials", "put", "meters_nats", "--type", "nats", "--from-file", str(url))
-    noetl("register", *map(str, sorted((tmp_path / "example").glob("*.yaml"))))
+    noetl("register", str(tmp_path / "example"))
     send = [sys.executable, str(EXAMPLE / "send.py"), str(url), str(COUNT)]
     subprocess.run(send, check=True, capture_output=True)
     path = "examples/subscriptions/readings"

@@ -11,7 +11,7 @@ import pytest
 
 from noetl.dsl.yaml import load
 from noetl.local.mocks import Mocks
-from tests.e2e.playing import Theatre, cases_of, text_of
+from tests.e2e.playing import Theatre, cases_of, suite_of, text_of
 from tests.e2e.staging import Script, mocks_of, staged
 from tests.e2e.table import EXAMPLES, LINES, asked, faults_of, name_of
 
@@ -92,6 +92,31 @@ def test_every_example_gives_the_same_and_what_the_page_says(theatre, full_stack
     told = {name_of(line): line for line in LINES}
     faults = {name: faults_of(told[name], theirs[name].as_json()) for name in told}
     assert {name: fault for name, fault in faults.items() if fault} == {}
+
+
+@pytest.mark.timeout(120)
+def test_every_case_of_the_examples_in_folders_gives_the_same(theatre, full_stack, tmp_path):
+    """Those stand in no table: a message or a whole pipeline is their input."""
+    folder = tmp_path / "examples"
+    shutil.copytree(EXAMPLES, folder, ignore=shutil.ignore_patterns(".noetl"))
+    cases = {
+        f"{path.parent.name}/{path.name}: {case.name}": (path.parent / suite.spec.file, case)
+        for path in sorted(folder.glob("*/*.test.yaml"))
+        for suite in [suite_of(path)]
+        for case in suite.spec.cases
+    }
+    ours = {key: theatre.played(file, case) for key, (file, case) in cases.items()}
+    scripts = {
+        key: Script(
+            text=text_of(file), payload=dict(case.payload), mocks=mocks_of(case, file.parent)
+        )
+        for key, (file, case) in cases.items()
+    }
+
+    theirs = asyncio.run(_all(full_stack, folder, scripts))
+
+    assert len(cases) >= 11
+    assert _apart(ours, theirs) == {}
 
 
 def _cases() -> Iterator[tuple[str, tuple[Path, Case]]]:

@@ -46,11 +46,11 @@ def of_examples(folder: Path) -> Iterator[Wanted]:
             key=f"examples/{name_of(line)}.page", file=file,
             asked=Asked(payload=payload, mocks=mocks),
         )  # fmt: skip
-    for path in sorted(folder.glob("*.test.yaml")):
+    for path in sorted(folder.rglob("*.test.yaml")):
         suite = suite_of(path)
+        name = path.relative_to(folder).as_posix().removesuffix(".test.yaml")
         for case in suite.spec.cases:
-            name = path.name.removesuffix(".test.yaml")
-            yield _of(f"examples/{name}.{slug(case.name)}", folder / suite.spec.file, case)
+            yield _of(f"examples/{name}.{slug(case.name)}", path.parent / suite.spec.file, case)
 
 
 def of_older() -> Iterator[Wanted]:

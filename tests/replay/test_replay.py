@@ -14,6 +14,7 @@ from noetl.engine.fold import _RULES as RULES
 from noetl.engine.fold import fold
 from noetl.engine.rows import from_row, to_row
 from noetl.engine.status import status_of
+from tests.e2e.table import EXAMPLES
 from tests.e2e.test_examples import PLAYBOOKS
 from tests.replay.cases import keys
 from tests.replay.logs import FOLDER, case_of, digest, kinds, load, names, text_of
@@ -46,7 +47,8 @@ def test_a_case_has_a_name_of_its_own() -> None:
 
 def test_every_example_that_is_a_playbook_is_a_case() -> None:
     told = {key.partition("/")[2].partition(".")[0] for key in keys() if key.startswith("examples")}
-    assert {path.stem for path in PLAYBOOKS} - told == set()
+    names = {path.relative_to(EXAMPLES).with_suffix("").as_posix() for path in PLAYBOOKS}
+    assert names - told == set()
 
 
 def test_the_logs_hold_every_type_of_event() -> None:
