@@ -90,6 +90,22 @@ async def test_an_heir_gets_what_another_held_before_what_is_new(server):
     await heir.close()
 
 
+async def test_an_heir_gets_what_another_held_in_the_order_of_the_stream(server):
+    """The broker brings back first what was longest in the hands of the other."""
+    fields = await prepared(server, ack_wait=1.0)
+    await published(fields, b"2")
+    gone = await open_source("nats", fields, {}, SystemClock())
+    first, second = await gone.poll(2, LONG_MS)
+    await asyncio.sleep(0.3)
+    assert (await gone.extend([first.ack_id])).errors == ()
+    await gone.close()
+    await published(fields, b"3")
+    heir = await open_source("nats", fields, {}, SystemClock(), is_heir=True)
+    came = [(await heir.poll(1, LONG_MS))[0] for _ in range(3)]
+    assert [(one.id, one.data) for one in came] == [(first.id, 1), (second.id, 2), ("S:3", 3)]
+    await heir.close()
+
+
 async def test_an_heir_of_nothing_does_not_wait(server):
     fields = await prepared(server)
     source = await open_source("nats", fields, {}, SystemClock(), is_heir=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 ANSWER_S: Final = 5.0
 LOOK_S: Final = 0.25
 """How often a consumer is looked at whose messages are in the hands of others."""
+LATE_S: Final = 0.25
+"""What the broker may take to find that nobody has settled a message in time."""
 AT_ONCE: Final = 64
 """Messages that are settled at the same time."""
 _NANOS: Final = 1_000_000_000
@@ -69,6 +72,8 @@ class NatsSource:
         self.is_owner = False
         """Whether the connection ends with it."""
         self._inherits_until: float | None = None
+        self._inherited: deque[Msg] = deque()
+        """What others had fetched, in the order of the stream."""
 
     @classmethod
     async def at(
@@ -105,13 +110,15 @@ class NatsSource:
 
     def inherit(self) -> None:
         """Fetch nothing new until what others have fetched is settled, or is delivered again."""
-        self._inherits_until = self._clock.monotonic() + (self._facts.ack_wait_s or 0.0)
+        wait_s = (self._facts.ack_wait_s or 0.0) + LATE_S
+        self._inherits_until = self._clock.monotonic() + wait_s
 
     async def poll(self, batch: int, timeout_ms: int) -> list[PolledMessage]:
         """What waits now; else the first that comes within the time, and what comes with it."""
-        if self._inherits_until is not None and not await self._inherited(timeout_ms / 1000):
+        if self._inherits_until is not None and not await self._inherit(batch, timeout_ms / 1000):
             return []
-        found = await self._pull(batch, 0.0)
+        found = [self._inherited.popleft() for _ in range(min(batch, len(self._inherited)))]
+        found = found or await self._pull(batch, 0.0)
         if not found and timeout_ms > 0:
             found = await self._pull(1, timeout_ms / 1000)
             if found and batch > 1:
@@ -150,15 +157,23 @@ class NatsSource:
         if self.is_owner:
             await end(self._client)
 
-    async def _inherited(self, timeout_s: float) -> bool:
-        """Whether nothing is in the hands of others any more; what is due again comes first."""
+    async def _inherit(self, batch: int, timeout_s: float) -> bool:
+        """Whether nothing is in the hands of others any more; what was is fetched as a whole.
+
+        The broker brings back first what somebody had longest, which need not be the oldest.
+        """
         due = self._inherits_until or 0.0
         until = self._clock.monotonic() + timeout_s
-        while self._clock.monotonic() < due and int((await self._info())["num_ack_pending"]):
-            left = min(due, until) - self._clock.monotonic()
-            if left <= 0:
-                return self._clock.monotonic() >= due
-            await asyncio.sleep(min(LOOK_S, left))
+        while held := int((await self._info())["num_ack_pending"]):
+            now = self._clock.monotonic()
+            if now >= due:
+                found = await self._pull(max(held, batch), 0.0)
+                found.sort(key=lambda msg: msg.metadata.sequence.stream)
+                self._inherited.extend(found)
+                break
+            if now >= until:
+                return False
+            await asyncio.sleep(min(LOOK_S, due - now, until - now))
         self._inherits_until = None
         return True
 
