@@ -62,6 +62,7 @@ class Mould:
     def __init__(self, folder):
         self.folder = folder
         self.internal, self.worker, self.admin = new_token(), new_token(), new_token()
+        self.runtime = new_token()
 
     async def make(self):
         server = Postgres(self.folder / "data", settings={"fsync": "off"})
@@ -72,7 +73,10 @@ class Mould:
             pool = admin.Bearer(
                 token=self.worker, account="worker", roles=("worker",), name="pool", pool="shared"
             )
-            await admin.welcome(server.url, [people, pool])
+            listener = admin.Bearer(
+                token=self.runtime, account="listener", roles=("runtime",), name="listener"
+            )
+            await admin.welcome(server.url, [people, pool, listener])
         finally:
             await server.stop()
 
@@ -166,6 +170,23 @@ class Stack:
             health=f"http://127.0.0.1:{port}/readyz",
         )  # fmt: skip
 
+    def add_listener(self, *paths, name="listener", server="server", **more):
+        """A process that listens for subscriptions, and is not started yet."""
+        port = next(self._ports)
+        environ = {
+            "NOETL_SERVER_URL": self.parts[server].url,
+            "NOETL_WORKER_TOKEN": self.mould.runtime,
+            "NOETL_SUBSCRIPTION_STATE_POLL_MS": "300",
+            "WORKER_ID": name,
+            "WORKER_METRICS_BIND": f"127.0.0.1:{port}",
+        }
+        words = [word for path in paths for word in ("--subscription", path)]
+        self.parts[name] = Process(
+            name=name, stage=WORKERS, command=[*NOETL, "worker", "--mode", "subscription", *words],
+            environ=self._environ() | environ | more, said=self._said(name), port=port,
+            health=f"http://127.0.0.1:{port}/readyz",
+        )  # fmt: skip
+
     def add_gateway(self, name="gateway", server="server", **more):
         """A gateway that is not started yet."""
         port = next(self._ports)
@@ -189,6 +210,10 @@ class Stack:
             "NOETL_NATS_URL": self.nats.url,
             "PYTHONUNBUFFERED": "1",
         }
+
+    def free_port(self):
+        """A port that nobody of the stack uses."""
+        return next(self._ports)
 
     async def start(self, *names):
         """Start parts side by side; returns when they are ready."""
@@ -324,7 +349,7 @@ async def stacked(folder, mould):
     (folder / "pg").mkdir(mode=0o711, exist_ok=True)  # or a volume of its own
     (folder / "tmp").mkdir(exist_ok=True)
     mould.pour(folder / "pg")
-    stack = Stack(folder, mould, free_ports(10))
+    stack = Stack(folder, mould, free_ports(12))
     try:
         await stack.start("postgres", "nats")
         yield stack

@@ -49,7 +49,7 @@ POINTS: Final = (
     "migration.apply",  # a script has run, and its transaction is open
     "migration.applied",  # it is committed, the next one is not begun
 )
-"""Every place there is; `tests/reliability` kills a process at each of them."""
+"""Every place there is; a scenario of `tests/reliability` kills a process at each of them."""
 _FORM: Final = re.compile(r"(crash|error|hang|delay:(\d{1,6}))(?:@(\d{1,6}))?(?:\*(\d{1,6}))?")
 _log: Final = logging.getLogger(__name__)
 

@@ -2,8 +2,7 @@
 
 First the matrix: a process dies at a failpoint of its own, or another part is killed while it
 stands there. Then any part is killed every few seconds. Guests start and follow runs all the while.
-Gateways have a scenario of their own, `gateway`. There is no subscription runtime here yet: it is a
-row of this matrix when it comes.
+Gateways and listeners have scenarios of their own, `gateway` and `subscriptions`.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ OWNERS = {
     "server": ("server",), "worker": ("worker", "system"), "migration": ("migration",),
     "subscription": (),
 }  # fmt: skip
-"""Which parts have the failpoints of a program; tests/e2e kill listeners at theirs."""
+"""Which parts have the failpoints of a program; those of messages are in `subscriptions`."""
 SHARE = 0.6
 """Of the time, for the matrix."""
 CELL_S = 3.0
