@@ -96,7 +96,8 @@ OVERVIEW: Final = Board(
                   (("process_resident_memory_bytes", "{{job}} {{instance}}"),)),
             Panel("Builds", "short", "How many processes of each version run.",
                   (("sum by (version) (noetl_server_build_info)", "server {{version}}"),
-                   ("sum by (version) (noetl_worker_build_info)", "worker {{version}}"))),
+                   ("sum by (version) (noetl_worker_build_info)", "worker {{version}}"),
+                   ("sum by (version) (noetl_gateway_build_info)", "gateway {{version}}"))),
         )),
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Lines of the generated page about the HTTP API, from the API document itself."""
+"""Lines of the generated pages about the HTTP APIs, from their API documents themselves."""
 
 from __future__ import annotations
 
@@ -6,42 +6,31 @@ from typing import TYPE_CHECKING, Any, Final
 
 from noetl.edge.openapi import PLACE
 from noetl.edge.problems import MEDIA_TYPE as PROBLEM
-from noetl.server.routes.openapi import server_document
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from starlette.routing import Route
+    from collections.abc import Collection, Iterator, Mapping
 
 Json = dict[str, Any]
 
 _JSON: Final = "application/json"
-_COMMON: Final = (
-    "auth_required", "token_expired", "session_expired", "forbidden", "rate_limited", "internal",
-    "db_unavailable", "timeout", "unknown_parameter", "bad_value", "draining", "pool_saturated",
-    "storage_full", "bad_json", "bad_media_type", "body_too_large", "unknown_field",
-    "validation_failed", "invalid_id", "bad_time",
-)  # fmt: skip
-"""Codes that many routes share: told once for all of them."""
 
 
 def operation_lines(
-    routes: Sequence[Route], bodies: Mapping[tuple[str, str], str]
+    document: Json, common: Collection[str], bodies: Mapping[tuple[str, str], str]
 ) -> Iterator[str]:
-    """Every operation by its tag, then every model."""
-    document = server_document(routes)  # type: ignore[arg-type]  # the door takes only ours
-    yield "Any route may answer " + ", ".join(f"[`{code}`](errors.md#{code})" for code in _COMMON)
+    """Every operation by its tag, then every model; codes in `common` are told once for all."""
+    yield "Any route may answer " + ", ".join(f"[`{code}`](errors.md#{code})" for code in common)
     yield "where it fits; the codes that a route has besides stand with it."
     yield ""
     tags = [tag["name"] for tag in document["tags"]]
-    yield f"Groups: {', '.join(f'[{tag}](#{tag})' for tag in tags)}; [models](#models)."
+    yield f"Groups: {', '.join(f'[{tag}](#{_slug(tag)})' for tag in tags)}; [models](#models)."
     for tag in tags:
         yield ""
         yield f"## {tag}"
         for path, item in document["paths"].items():
             for method, one in item.items():
                 if tag in one["tags"]:
-                    yield from _operation(method.upper(), path, one, bodies)
+                    yield from _operation(method.upper(), path, one, common, bodies)
     yield ""
     yield "## Models"
     for name, schema in document["components"]["schemas"].items():
@@ -49,8 +38,16 @@ def operation_lines(
     yield ""
 
 
+def _slug(tag: str) -> str:
+    return tag.replace(".", "")
+
+
 def _operation(
-    method: str, path: str, one: Json, bodies: Mapping[tuple[str, str], str]
+    method: str,
+    path: str,
+    one: Json,
+    common: Collection[str],
+    bodies: Mapping[tuple[str, str], str],
 ) -> Iterator[str]:
     yield ""
     yield f"### {method} {path}"
@@ -63,9 +60,10 @@ def _operation(
     content = one.get("requestBody", {}).get("content", {})
     if content:
         kinds = " or ".join(_content(kind, made) for kind, made in content.items())
-        yield f"Body: {kinds}, at most {bodies.get((method, path), '2 MiB')}."
+        most = bodies.get((method, path))
+        yield f"Body: {kinds}, at most {most}." if most else f"Body: {kinds}."
     yield f"Answer: {'; '.join(_answers(one))}."
-    own = [code for code in _codes(one) if code not in _COMMON]
+    own = [code for code in _codes(one) if code not in common]
     if own:
         yield f"Codes: {', '.join(f'[`{code}`](errors.md#{code})' for code in own)}."
     query = [parameter for parameter in one["parameters"] if parameter["in"] == "query"]

@@ -99,6 +99,9 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/cli.md": cli_reference,
     "docs/reference/errors.md": errors_page,
     "docs/reference/api.md": lambda: page("HTTP API", *interfaces.api_lines()),
+    "docs/reference/gateway-api.md": lambda: page(
+        "HTTP API of the gateway", *interfaces.gateway_lines()
+    ),
     "docs/reference/metrics.md": lambda: page("Metrics", *interfaces.metric_lines()),
     "docs/reference/processes.md": lambda: page("Processes", *processes.process_lines()),
     "docs/reference/events.md": lambda: page("Events", *vocabulary.event_lines()),

@@ -110,6 +110,18 @@ def test_every_route_of_the_server_stands_on_its_page(reference, root):
     assert [line for line in found if line.replace(":path}", "}") not in page] == []
 
 
+def test_every_route_of_the_gateway_stands_on_its_page(reference, root):
+    page = (root / "docs" / "reference" / "gateway-api.md").read_text(encoding="utf-8")
+    document = reference.interfaces.gateway_document(reference.interfaces.gateway().routes)
+    wanted = [
+        f"### {method.upper()} {path}"
+        for path, item in document["paths"].items()
+        for method in item
+    ]
+
+    assert sorted(re.findall(r"^### [A-Z]+ /.*$", page, re.MULTILINE)) == sorted(wanted)
+
+
 def test_every_reason_of_a_worker_that_is_not_ready_is_on_the_page(root, reference):
     text = (root / "src" / "noetl" / "worker" / "app.py").read_text(encoding="utf-8")
     states = text.split("def reasons(self)")[1].split("}")[0]
@@ -133,9 +145,14 @@ def test_every_code_of_a_refused_start_is_raised_somewhere(root, reference):
 
 def test_every_series_of_a_process_is_on_the_page(reference):
     page = reference.PAGES["docs/reference/metrics.md"]()
-    names = reference.interfaces.ServerMetrics().all.names
+    made = reference.interfaces
+    served = [
+        *made.ServerMetrics().all.names,
+        *made.WorkerMetrics("shared", ())._metrics.names,  # noqa: SLF001 - every series
+        *made.gateway().gate.metrics.all.names,
+    ]
 
-    assert [name for name in names if f"| `{name}` |" not in page] == []
+    assert [name for name in served if f"| `{name}` |" not in page] == []
 
 
 def test_every_fragment_of_the_changelog_has_a_known_kind(root, config):

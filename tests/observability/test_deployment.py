@@ -8,6 +8,7 @@ import re
 import pytest
 import yaml
 
+from noetl.gateway.metrics import GatewayMetrics
 from noetl.intake.metrics import OUTCOMES, IntakeMetrics
 from noetl.server.metrics import ServerMetrics
 from noetl.telemetry.metrics import Histogram
@@ -23,19 +24,6 @@ SCRAPED = {"job", "instance", "le", "version", "quantile", "mountpoint"}
 QUERY = re.compile(r"^```promql\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ENDINGS = ("_bucket", "_count", "_sum")
 
-# What processes that are not written yet will serve: quality.md 7, subscriptions.md 10.
-PROMISED = {
-    "noetl_ingress_received_total": {"subscription"},
-    "noetl_ingress_rejected_total": {"subscription", "reason"},
-    "noetl_ingress_dispatched_total": {"subscription"},
-    "noetl_gateway_login_total": {"outcome"},
-    "noetl_gateway_session_check_total": {"outcome"},
-    "noetl_gateway_authz_total": {"outcome"},
-    "noetl_gateway_connections": {"transport"},
-    "noetl_gateway_callback_undelivered_total": set(),
-    "noetl_gateway_event_feed_reconnect_total": {"reason"},
-    "noetl_gateway_slow_consumer_total": {"transport"},
-}
 # Labels of the exporters' metrics that deploy/prometheus/README.md names.
 OTHERS = {
     "up": set(), "process_cpu_seconds_total": set(), "process_resident_memory_bytes": set(),
@@ -53,13 +41,14 @@ OTHERS = {
     "node_filesystem_size_bytes": {"fstype", "mountpoint"},
     "probe_ssl_earliest_cert_expiry": set(),
 }  # fmt: skip
-BUILDS = {"noetl_server_build_info": set(), "noetl_worker_build_info": set()}
+BUILDS = {f"noetl_{process}_build_info": set() for process in ("server", "worker", "gateway")}
 
 
 def _served() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     served = [*IntakeMetrics(()).series]
-    for metrics in (ServerMetrics().all, WorkerMetrics("shared", ("http",))._metrics):  # noqa: SLF001 - every series
+    worker = WorkerMetrics("shared", ("http",))._metrics  # noqa: SLF001 - every series
+    for metrics in (ServerMetrics().all, worker, GatewayMetrics().all):
         served += metrics._series.values()  # noqa: SLF001 - every series
     for series in served:
         found.setdefault(series.name, set()).update(series.labels)
@@ -70,7 +59,7 @@ def _served() -> dict[str, set[str]]:
 
 
 SERVED = _served()
-KNOWN = {**PROMISED, **OTHERS, **BUILDS, **SERVED}
+KNOWN = {**OTHERS, **BUILDS, **SERVED}
 
 
 def _panels(board) -> list[dict]:
@@ -198,11 +187,6 @@ def test_the_queries_of_the_pages_parse_and_name_what_exists() -> None:
 def test_the_metrics_of_other_programs_are_named_where_people_read() -> None:
     page = (ROOT / "deploy" / "prometheus" / "README.md").read_text(encoding="utf-8")
     assert [name for name in OTHERS if f"`{name}`" not in page] == []
-
-
-def test_what_is_promised_is_not_served_yet() -> None:
-    """A series that is served now leaves the list of promises."""
-    assert sorted(PROMISED.keys() & SERVED.keys()) == []
 
 
 def test_the_example_of_a_configuration_is_one() -> None:

@@ -16,7 +16,7 @@ from hypothesis.errors import HypothesisException
 from schemathesis import GenerationMode
 
 from noetl.server.routes.openapi import server_document
-from scripts.interfaces import _served
+from scripts.interfaces import served
 
 if TYPE_CHECKING:
     import random
@@ -38,7 +38,7 @@ SPARSE = 0.3
 @lru_cache(maxsize=1)
 def document() -> dict[str, Any]:
     """The API document of a server."""
-    return server_document(_served())  # type: ignore[arg-type]  # one of ours
+    return server_document(served())  # type: ignore[arg-type]  # one of ours
 
 
 @lru_cache(maxsize=1)
