@@ -33,7 +33,8 @@ def settings_page() -> str:
     """The table of environment variables."""
     rows = (
         f"| `{s.name}`{''.join(f', `{alias}`' for alias in s.aliases)} | {s.kind} "
-        f"| {f'`{s.default}`' if s.default else '-'} | {', '.join(s.processes)} | {s.meaning} |"
+        f"| {f'`{s.default}`' if s.default else '-'} | {', '.join(s.processes) or '-'} "
+        f"| {s.meaning} |"
         for s in SETTINGS
     )
     return page(
@@ -44,7 +45,7 @@ def settings_page() -> str:
         "A secret may be named by its file instead: `NAME_FILE`.",
         "`--print-settings` of `noetl server` and `noetl worker` shows what is in force.",
         "A `NOETL_*` name that is not in this table is a warning with the nearest known name.",
-        "Names that only the gateway or a subscription reads have their place, and no reader yet.",
+        "A name with `-` under *read by* has its place, and no reader yet.",
         "",
         "| name | type | default | read by | meaning |",
         "|---|---|---|---|---|",

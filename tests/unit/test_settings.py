@@ -1,4 +1,5 @@
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -7,16 +8,21 @@ from noetl.settings import (
     SETTINGS,
     BadSetting,
     CliSettings,
+    DatabaseSettings,
+    GatewaySettings,
     ServerSettings,
     StackSettings,
+    SubscriptionSettings,
+    TraceSettings,
     WorkerSettings,
     child_environment,
+    command,
     lifted_names,
     process_environment,
     variable,
     warnings,
 )
-from noetl.settings.table import FILES
+from noetl.settings.table import ALIASES, FILES
 
 DATABASE = "postgresql://db/noetl"
 
@@ -135,7 +141,44 @@ def test_each_name_is_in_the_table_once_and_says_what_it_means_in_one_sentence()
     names = [setting.name for setting in SETTINGS]
 
     assert sorted(set(names)) == sorted(names)
-    assert [s.name for s in SETTINGS if not s.meaning.endswith(".") or not s.processes] == []
+    assert [s.name for s in SETTINGS if not s.meaning.endswith(".")] == []
+
+
+@pytest.mark.parametrize("process", ["server", "worker", "gateway", "subscription", "cli"])
+def test_the_table_names_a_process_where_that_reads_the_setting_and_nowhere_else(process):
+    models = {
+        "server": [ServerSettings],
+        "worker": [WorkerSettings],
+        "gateway": [GatewaySettings],
+        "subscription": [SubscriptionSettings],
+        "cli": [StackSettings, DatabaseSettings, TraceSettings],
+    }[process]
+    fields = [field for model in models for field in dataclasses.fields(model) if field.metadata]
+    read = {field.metadata["setting"] for field in fields} | {"NOETL_CONFIG"}
+    if process in {"cli", "worker"}:
+        read |= {"PATH", "LANG", "TZ"}  # of the children of steps
+    if process == "cli":
+        text = Path(command.__file__).read_text(encoding="utf-8")
+        found = re.findall(r'(?:env|environ\))\.get\("(\w+)"|"(\w+)" in env', text)
+        read |= {name for names in found for name in names if name} - ALIASES
+    named = {setting.name for setting in SETTINGS if process in setting.processes}
+
+    assert named == {FILES.get(name, name) for name in read}
+
+
+def test_names_that_nothing_reads_yet_are_known():
+    assert {setting.name for setting in SETTINGS if not setting.processes} == {
+        "NATS_CONSUMER",
+        "NATS_FILTER_SUBJECT",
+        "NOETL_ALERT_CHANNELS",
+        "NOETL_CLUSTER_DSN",
+        "NOETL_PUBLIC_SERVER_URL",
+        "NOETL_SHARDS",
+        "NOETL_SHARD_COUNT",
+        "NOETL_SHARD_INDEX",
+        "NOETL_SHARD_INDEX_FROM_HOSTNAME",
+        "NOETL_TASK_SEQUENCE_MAX_ITERATIONS",
+    }
 
 
 def test_children_get_three_names_of_the_environment_and_no_more():
@@ -357,18 +400,12 @@ def test_settings_are_shown_without_their_secrets():
     assert "hidden" not in str(shown)
 
 
-def test_every_field_names_a_setting_of_its_process_with_the_same_default():
-    for model, process in (
-        (server(), "server"),
-        (worker(), "worker"),
-        (StackSettings.read({}), "cli"),
-    ):
+def test_every_field_names_a_setting_with_the_same_default():
+    for model in (server(), worker(), StackSettings.read({})):
         table = {setting.name: setting for setting in SETTINGS}
         for field in dataclasses.fields(model):
             name = field.metadata["setting"]
             setting = table[FILES.get(name, name)]
-            if process != "cli":
-                assert process in setting.processes, setting.name
             if setting.default and field.name not in {"metrics_bind", "server_url"}:
                 made = field.metadata["read"](setting.default)
                 assert made == getattr(model, field.name), setting.name

@@ -32,19 +32,15 @@ def test_a_gateway_with_its_token_and_bus_has_the_defaults():
     assert (found.host, found.port, found.url) == ("0.0.0.0", 8090, "http://127.0.0.1:8090")  # noqa: S104 - a value
 
 
-def test_every_field_names_a_setting_of_the_gateway_with_the_same_default():
+def test_every_field_names_a_setting_with_the_same_default():
     table = {setting.name: setting for setting in SETTINGS}
     model = gateway()
     fields = [one for one in dataclasses.fields(model) if one.metadata]
     for field in fields:
         name = field.metadata["setting"]
         setting = table[FILES.get(name, name)]
-        assert "gateway" in setting.processes, setting.name
         if setting.default:
             assert field.metadata["read"](setting.default) == getattr(model, field.name), name
-    read = {FILES.get(name, name) for name in (one.metadata["setting"] for one in fields)}
-    later = {"NOETL_SUBSCRIPTION_STATE_POLL_MS", "NOETL_CONFIG", "NOETL_PUBLIC_SERVER_URL"}
-    assert {one.name for one in SETTINGS if "gateway" in one.processes} - read <= later
 
 
 def test_an_alias_means_the_same_and_the_first_name_wins():

@@ -1,8 +1,7 @@
 """Every setting of every process in one table, as data.
 
-It also lists the names of processes that are not written yet: a file of settings is shared by all
-of them, and nobody is to be warned about a name that has its place. The table is all that makes
-this module long.
+It also lists names that nothing reads yet: nobody is to be warned about a name that has its place.
+The table is all that makes this module long.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ CONFIG: Final = "noetl.toml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One environment variable that some process reads."""
+    """One environment variable, and the processes that read it."""
 
     name: str
     kind: Kind
@@ -96,7 +95,7 @@ SETTINGS: Final = (
         "a",
         "Least level that is logged: `debug`, `info`, `warning`, `error`.",
     ),
-    _is("NOETL_HOST", "127.0.0.1", "s", "Address that the API is bound to."),
+    _is("NOETL_HOST", "127.0.0.1", "sc", "Address that the API is bound to."),
     _is("NOETL_PORT", "8082", "sc", "Port of the API.", kind="integer"),
     _is(
         "NOETL_METRICS_PORT",
@@ -105,8 +104,8 @@ SETTINGS: Final = (
         "Port of the metrics; `off` leaves them on the API alone.",
     ),
     _is("NOETL_SERVER_URL", "http://127.0.0.1:8082", "a", "Where the API is.", "NOETL_BASE_URL"),
-    _is("NOETL_PUBLIC_SERVER_URL", "", "a", "Where the API is, as seen from outside."),
-    _is("NOETL_GATEWAY_URL", "http://127.0.0.1:8090", "swc", "Where the gateway is."),
+    _is("NOETL_PUBLIC_SERVER_URL", "", "", "Where the API is, as seen from outside."),
+    _is("NOETL_GATEWAY_URL", "http://127.0.0.1:8090", "c", "Where the gateway is."),
     _is(
         "NOETL_DATABASE_URL",
         "",
@@ -127,33 +126,33 @@ SETTINGS: Final = (
     _is("NATS_PASSWORD", "", "swgr", "Password of the bus.", kind="secret"),
     _is("NATS_TOKEN", "", "swgr", "Token of the bus.", kind="secret"),
     _is("NOETL_NATS_CREDS", "", "swgr", "File of credentials of the bus."),
-    _is("NOETL_SHARDS", "", "sc", "Shard databases in the order of their index.", kind="secret"),
-    _is("NOETL_CLUSTER_DSN", "", "sc", "Cluster database; shard 0 without it.", kind="secret"),
+    _is("NOETL_SHARDS", "", "", "Shard databases in the order of their index.", kind="secret"),
+    _is("NOETL_CLUSTER_DSN", "", "", "Cluster database; shard 0 without it.", kind="secret"),
     _is(
         "NOETL_SHARD_SERVERS", "", "sg", "Base addresses of the servers in the order of the shards."
     ),
-    _is("NOETL_SHARD_INDEX", "", "s", "Shard that a replica prefers.", kind="integer"),
-    _is("NOETL_SHARD_COUNT", "", "s", "Number of shards.", kind="integer"),
+    _is("NOETL_SHARD_INDEX", "", "", "Shard that a replica prefers.", kind="integer"),
+    _is("NOETL_SHARD_COUNT", "", "", "Number of shards.", kind="integer"),
     _is(
         "NOETL_SHARD_INDEX_FROM_HOSTNAME",
         "",
-        "s",
+        "",
         "Take the preferred shard from the host name.",
         kind="flag",
     ),
     _is(
         "NOETL_MACHINE_ID",
         "",
-        "a",
+        "swgr",
         "Machine bits of ids, 0..1023; leased without it.",
         kind="integer",
     ),
-    _is("NOETL_TLS_CERT", "", "sg", "File of the certificate."),
-    _is("NOETL_TLS_KEY", "", "sg", "File of the certificate's key."),
+    _is("NOETL_TLS_CERT", "", "sgc", "File of the certificate."),
+    _is("NOETL_TLS_KEY", "", "sgc", "File of the certificate's key."),
     _is(
         "NOETL_TLS_CLIENT_CA",
         "",
-        "sg",
+        "g",
         "File of the authority whose client certificates are mandatory.",
     ),
     _is("NOETL_INTERNAL_API_TOKEN", "", "swgr", "Bearer of our own processes.", kind="secret"),
@@ -167,7 +166,7 @@ SETTINGS: Final = (
     _is(
         "NOETL_KEYCHAIN_ENV_VARS",
         "",
-        "sw",
+        "swc",
         "Variables usable as credentials: by workers of the system pool, and as `from: {env}`.",
     ),
     _is(
@@ -189,10 +188,10 @@ SETTINGS: Final = (
         "File of a service account of Google; the machine's own identity without it.",
     ),
     _is("NOETL_SERVER_REGION", "", "s", "Region for checks of residency."),
-    _is("NOETL_OIDC_ISSUER", "", "sgc", "Default sign-in provider."),
-    _is("NOETL_OIDC_CLIENT_ID", "", "sg", "Our name there."),
-    _is("NOETL_OIDC_CLIENT_SECRET", "", "sg", "Our secret there.", kind="secret"),
-    _is("NOETL_OIDC_AUDIENCE", "", "sg", "Audience of its tokens; the client id without it."),
+    _is("NOETL_OIDC_ISSUER", "", "gc", "Default sign-in provider."),
+    _is("NOETL_OIDC_CLIENT_ID", "", "g", "Our name there."),
+    _is("NOETL_OIDC_CLIENT_SECRET", "", "g", "Our secret there.", kind="secret"),
+    _is("NOETL_OIDC_AUDIENCE", "", "g", "Audience of its tokens; the client id without it."),
     _is("GATEWAY_AUTH0_DOMAIN", "", "g", "Domain of the provider `auth0`."),
     _is("GATEWAY_AUTH0_CLIENT_ID", "", "g", "Our name at `auth0`."),
     _is("GATEWAY_AUTH0_REDIRECT_URI", "", "g", "Where `auth0` sends people back to."),
@@ -241,7 +240,7 @@ SETTINGS: Final = (
         "Commands of a pool that may wait for a worker; beyond, new runs are refused with 503.",
         kind="integer",
     ),
-    _is("NOETL_ALERT_CHANNELS", "", "sw", "Credential of the channels of alerts."),
+    _is("NOETL_ALERT_CHANNELS", "", "", "Credential of the channels of alerts."),
     _is("OTEL_EXPORTER_OTLP_ENDPOINT", "", "a", "Where traces go; off without it."),
     _is(
         "OTEL_EXPORTER_OTLP_HEADERS",
@@ -251,7 +250,7 @@ SETTINGS: Final = (
         kind="secret",
     ),
     _is("OTEL_SERVICE_NAME", "", "a", "Name in traces; `noetl-server`, `noetl-worker` without it."),
-    _is("WORKER_POOL_NAME", "", "wr", "Pool that a worker joins; required."),
+    _is("WORKER_POOL_NAME", "", "w", "Pool that a worker joins; required."),
     _is("WORKER_MODE", "command", "wr", "`command`, `subscription` or `watcher`."),
     _is("WORKER_ID", "", "wr", "Name of a worker; host name and eight digits without it."),
     _is("WORKER_MAX_CONCURRENT", "16", "w", "Slots, 1..256; 4 in the system pool.", kind="integer"),
@@ -271,15 +270,15 @@ SETTINGS: Final = (
     ),
     _is("PORT", "", "wr", "Port that a platform gives.", kind="integer"),
     _is("WORKER_MEMORY_HIGH", "80 %", "w", "Share of memory above which claims pause."),
-    _is("NATS_CONSUMER", "", "w", "Name of the consumer; derived from the pool without it."),
+    _is("NATS_CONSUMER", "", "", "Name of the consumer; derived from the pool without it."),
     _is(
-        "NATS_FILTER_SUBJECT", "", "w", "Subject of the consumer; derived from the pool without it."
+        "NATS_FILTER_SUBJECT", "", "", "Subject of the consumer; derived from the pool without it."
     ),
     _is("NOETL_WORKER_TOKEN", "", "wr", "Bearer that is bound to one pool.", kind="secret"),
     _is(
         "NOETL_WORKER_OUTBOX_MAX_BYTES",
         "1073741824",
-        "wr",
+        "w",
         "Most bytes of reports kept on disk.",
         kind="integer",
     ),
@@ -300,7 +299,7 @@ SETTINGS: Final = (
     _is(
         "NOETL_TASK_SEQUENCE_MAX_ITERATIONS",
         "1000000",
-        "w",
+        "",
         "Most task runs of one pipeline.",
         kind="integer",
     ),
@@ -345,16 +344,16 @@ SETTINGS: Final = (
     _is(
         "NOETL_SUBSCRIPTION_STATE_POLL_MS",
         "5000",
-        "rg",
+        "r",
         "Milliseconds between two looks at the state.",
         kind="integer",
     ),
     _is("NOETL_SPOOL_DEFAULT", "", "rg", "Spool of a subscription that names none."),
     _is("PUBSUB_EMULATOR_HOST", "", "wr", "Emulator of Pub/Sub, without sign-in."),
-    _is("ROUTER_PORT", "8090", "g", "Port of the gateway.", "GATEWAY_PORT", kind="integer"),
+    _is("ROUTER_PORT", "8090", "gc", "Port of the gateway.", "GATEWAY_PORT", kind="integer"),
     _is("GATEWAY_BIND", "0.0.0.0", "g", "Address of the gateway."),  # noqa: S104 - as documented
     _is("GATEWAY_METRICS_BIND", "", "g", "Address and port of metrics for everybody there."),
-    _is("GATEWAY_PUBLIC_URL", "", "g", "Base of callbacks, redirects and cookies."),
+    _is("GATEWAY_PUBLIC_URL", "", "gc", "Base of callbacks, redirects and cookies."),
     _is("GATEWAY_CONFIG", "", "g", "File of the gateway's settings."),
     _is(
         "NOETL_TIMEOUT_SECS",
@@ -389,11 +388,11 @@ SETTINGS: Final = (
         "Silence that closes a socket.",
         kind="number",
     ),
-    _is("GATEWAY_AUTH_MODE", "builtin", "gs", "`builtin` or `playbook`."),
-    _is("AUTH_PLAYBOOK_TIMEOUT_SECS", "12", "gs", "Limit of a sign-in hook.", kind="number"),
-    _is("AUTH_PLAYBOOK_LOGIN", "system/auth", "gs", "Hook of a sign-in."),
-    _is("AUTH_PLAYBOOK_VALIDATE_SESSION", "system/auth", "gs", "Hook of a session."),
-    _is("AUTH_PLAYBOOK_CHECK_ACCESS", "system/rbac", "gs", "Hook of a permission."),
+    _is("GATEWAY_AUTH_MODE", "builtin", "g", "`builtin` or `playbook`."),
+    _is("AUTH_PLAYBOOK_TIMEOUT_SECS", "12", "g", "Limit of a sign-in hook.", kind="number"),
+    _is("AUTH_PLAYBOOK_LOGIN", "system/auth", "g", "Hook of a sign-in."),
+    _is("AUTH_PLAYBOOK_VALIDATE_SESSION", "system/auth", "g", "Hook of a session."),
+    _is("AUTH_PLAYBOOK_CHECK_ACCESS", "system/rbac", "g", "Hook of a permission."),
     _is(
         "GATEWAY_AUTH_BYPASS",
         "false",
@@ -419,16 +418,16 @@ SETTINGS: Final = (
     _is(
         "CORS_ALLOWED_ORIGINS",
         "",
-        "gs",
+        "g",
         "Exact origins of other pages; the same origin without it.",
     ),
-    _is("CORS_ALLOW_CREDENTIALS", "true", "gs", "Let those pages send credentials.", kind="flag"),
+    _is("CORS_ALLOW_CREDENTIALS", "true", "g", "Let those pages send credentials.", kind="flag"),
     _is("GATEWAY_TRUSTED_PROXIES", "", "g", "Proxies whose forwarded addresses are believed."),
     _is(
         "GATEWAY_GRAPHQL_INTROSPECTION", "", "g", "Answer questions about the schema.", kind="flag"
     ),
     _is("GATEWAY_INGRESS_MAX_IN_FLIGHT", "512", "g", "Most webhooks at once.", kind="integer"),
-    _is("NOETL_FAILPOINTS", "", "swgt", "Faults on purpose, never in production."),
+    _is("NOETL_FAILPOINTS", "", "swgrt", "Faults on purpose, never in production."),
     _is("NOETL_TEST_CHROMIUM", "", "t", "Browser of the tests."),
     _is(
         "NOETL_SKIP_UI_TESTS",
