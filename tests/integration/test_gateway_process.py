@@ -247,3 +247,19 @@ async def test_a_gateway_without_a_bus_does_not_start_and_can_be_stopped(tmp_pat
         gateway.process.send_signal(signal.SIGTERM)
         code, _ = await gateway.ended()
         assert code == 0
+
+
+@pytest.mark.parametrize("told", ["http://127.0.0.1:8090", "http://gateway:8090"])
+async def test_a_gateway_for_others_says_that_their_playbooks_cannot_call_back(tmp_path, told):
+    async with gateway_process(
+        tmp_path, GATEWAY_BIND="192.0.2.1", NOETL_GATEWAY_URL=told, NOETL_NATS_URL="nats://nowhere",
+    ) as gateway:  # fmt: skip
+        code, said_ = await gateway.ended()
+    lines = [json.loads(line) for line in said_.splitlines()]
+    warned = [
+        (line["gateway_url"], line["hint"]) for line in lines
+        if line["event"] == "playbooks on other machines cannot call back"
+    ]  # fmt: skip
+    assert code == 1, said_  # nobody has that address
+    hint = "set NOETL_GATEWAY_URL, or GATEWAY_PUBLIC_URL, to an address that workers reach"
+    assert warned == ([(told, hint)] if "127.0.0.1" in told else [])

@@ -39,8 +39,45 @@ def test_every_field_names_a_setting_with_the_same_default():
     for field in fields:
         name = field.metadata["setting"]
         setting = table[FILES.get(name, name)]
-        if setting.default:
+        if setting.default and field.name != "gateway_url":
             assert field.metadata["read"](setting.default) == getattr(model, field.name), name
+
+
+@pytest.mark.parametrize(
+    ("environ", "found"),
+    [
+        ({}, "http://127.0.0.1:8090"),
+        ({"GATEWAY_PUBLIC_URL": "https://noetl.example.com/"}, "https://noetl.example.com"),
+        (
+            {
+                "GATEWAY_PUBLIC_URL": "https://noetl.example.com",
+                "NOETL_GATEWAY_URL": "http://gateway.noetl.svc:8090/",
+            },
+            "http://gateway.noetl.svc:8090",
+        ),
+    ],
+)
+def test_playbooks_call_back_to_the_inner_address_before_the_public_one(environ, found):
+    assert gateway(**environ).callback_url == found
+
+
+@pytest.mark.parametrize(
+    ("environ", "is_lost"),
+    [
+        ({}, True),
+        ({"GATEWAY_BIND": "10.0.0.1"}, False),
+        ({"GATEWAY_BIND": "127.0.0.1"}, False),
+        ({"GATEWAY_BIND": "::"}, True),
+        ({"GATEWAY_PUBLIC_URL": "https://noetl.example.com"}, False),
+        ({"NOETL_GATEWAY_URL": "http://gateway:8090"}, False),
+        ({"NOETL_GATEWAY_URL": "http://localhost:8090"}, True),
+        ({"NOETL_GATEWAY_URL": "http://[::1]:8090"}, True),
+    ],
+)
+def test_a_gateway_for_others_whose_playbooks_would_call_their_own_machine_knows_it(
+    environ, is_lost
+):
+    assert gateway(**environ).is_called_back_here is is_lost
 
 
 def test_an_alias_means_the_same_and_the_first_name_wins():

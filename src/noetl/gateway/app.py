@@ -153,7 +153,7 @@ def create_gateway(parts: GatewayParts) -> Gateway:
     hooks = Hooks(
         keys=parts.bus.requests,
         ids=parts.ids,
-        gateway_url=settings.url,
+        gateway_url=settings.callback_url,
         paths=HookPaths(
             login=settings.login_hook, validate=settings.validate_hook, check=settings.access_hook
         ),
@@ -193,7 +193,7 @@ def create_gateway(parts: GatewayParts) -> Gateway:
         ids=parts.ids,
         metrics=metrics,
         seen=parts.seen,
-        gateway_url=settings.url,
+        gateway_url=settings.callback_url,
         ttl_s=settings.request_ttl_s,
         deadline_s=settings.request_deadline_s,
         needs_token=settings.needs_callback_token,
@@ -205,7 +205,7 @@ def create_gateway(parts: GatewayParts) -> Gateway:
         parts.name,
         KIND,
         parts.keys,
-        uri=settings.url,
+        uri=settings.callback_url,
         on_machine=parts.on_machine,
     )
     tasks = Tasks(parts.clock, metrics)

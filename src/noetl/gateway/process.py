@@ -49,6 +49,7 @@ BOUNDS: Final = Bounds(head_bytes=64 * 1024, head_fields=100, body_s=10.0)
 MESSAGE_BYTES: Final = 1024 * 1024
 EX_CONFIG: Final = 78
 """The exit code of a process that was told something it cannot use."""
+_REACHED: Final = "set NOETL_GATEWAY_URL, or GATEWAY_PUBLIC_URL, to an address that workers reach"
 _GC: Final = (20_000, 20, 50)
 _log: Final = logging.getLogger(__name__)
 
@@ -225,10 +226,13 @@ async def _end(gateway: Gateway, listeners: list[Listener]) -> None:
 
 
 def _warn(settings: GatewaySettings) -> None:
-    """Say loudly what makes the gateway less safe."""
+    """Say loudly what makes the gateway less safe, and what cannot work."""
     for name, is_on in settings.switches.items():
         if is_on:
             _log.warning("the gateway is less safe than it could be", extra={"switch": name})
+    if settings.is_called_back_here:
+        told = {"gateway_url": settings.callback_url, "hint": _REACHED}
+        _log.warning("playbooks on other machines cannot call back", extra=told)
 
 
 def _settle() -> None:

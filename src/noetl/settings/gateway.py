@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Final, Self
+from urllib.parse import urlsplit
 
 from noetl.settings.models import LEVELS, no_failpoints
 from noetl.settings.sources import BadSetting, Model, as_text, contents, environment, of
@@ -69,6 +70,7 @@ class GatewaySettings(Model):
     port: int = of("ROUTER_PORT", 8090, whole(*PORTS))
     metrics_bind: str = of("GATEWAY_METRICS_BIND", "", text)
     public_url: str = of("GATEWAY_PUBLIC_URL", "", HTTP)
+    gateway_url: str = of("NOETL_GATEWAY_URL", "", HTTP)
     config: str = of("GATEWAY_CONFIG", "", text)
     server_url: str = of("NOETL_SERVER_URL", "http://127.0.0.1:8082", HTTP)
     shard_servers: tuple[str, ...] = of("NOETL_SHARD_SERVERS", (), words)
@@ -157,12 +159,23 @@ class GatewaySettings(Model):
 
     @property
     def url(self) -> str:
-        """Where playbooks and browsers reach the gateway, from its own address without another."""
+        """Where browsers reach the gateway, from its own address without another."""
         scheme = "https" if self.tls_cert else "http"
         is_anywhere = self.host in {"0.0.0.0", "::", ""}  # noqa: S104 - compared, not bound
         host = "127.0.0.1" if is_anywhere else self.host
         host = f"[{host}]" if ":" in host else host
         return self.public_url.rstrip("/") or f"{scheme}://{host}:{self.port}"
+
+    @property
+    def callback_url(self) -> str:
+        """Where playbooks and the server reach the gateway; as browsers do without another."""
+        return self.gateway_url.rstrip("/") or self.url
+
+    @property
+    def is_called_back_here(self) -> bool:
+        """Whether others reach the gateway, and their playbooks would call their own machine."""
+        host = urlsplit(self.callback_url).hostname or ""
+        return not self.is_local and is_loopback(host)
 
     @property
     def switches(self) -> dict[str, bool]:

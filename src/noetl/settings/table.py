@@ -105,7 +105,13 @@ SETTINGS: Final = (
     ),
     _is("NOETL_SERVER_URL", "http://127.0.0.1:8082", "a", "Where the API is.", "NOETL_BASE_URL"),
     _is("NOETL_PUBLIC_SERVER_URL", "", "", "Where the API is, as seen from outside."),
-    _is("NOETL_GATEWAY_URL", "http://127.0.0.1:8090", "c", "Where the gateway is."),
+    _is(
+        "NOETL_GATEWAY_URL",
+        "http://127.0.0.1:8090",
+        "gc",
+        "Where the gateway is, for the command line; for a gateway itself, where workers and the "
+        "server reach it: base of callbacks, `GATEWAY_PUBLIC_URL` without it.",
+    ),
     _is(
         "NOETL_DATABASE_URL",
         "",
@@ -353,7 +359,12 @@ SETTINGS: Final = (
     _is("ROUTER_PORT", "8090", "gc", "Port of the gateway.", "GATEWAY_PORT", kind="integer"),
     _is("GATEWAY_BIND", "0.0.0.0", "g", "Address of the gateway."),  # noqa: S104 - as documented
     _is("GATEWAY_METRICS_BIND", "", "g", "Address and port of metrics for everybody there."),
-    _is("GATEWAY_PUBLIC_URL", "", "gc", "Base of callbacks, redirects and cookies."),
+    _is(
+        "GATEWAY_PUBLIC_URL",
+        "",
+        "gc",
+        "Base of redirects and cookies, and of callbacks without `NOETL_GATEWAY_URL`.",
+    ),
     _is("GATEWAY_CONFIG", "", "g", "File of the gateway's settings."),
     _is(
         "NOETL_TIMEOUT_SECS",

@@ -16,6 +16,7 @@ from noetl.gateway.routes import health
 from noetl.gateway.shards import Shards
 from noetl.secrets.signed import HEADER, key_of, sign
 from tests.unit.gateway.rig import INTERNAL, gateway_rig, until
+from tests.unit.server.rig import ONE_STEP
 
 LISTED = "https://app.example"
 OTHER = "https://app.example.evil"
@@ -336,3 +337,17 @@ async def test_what_is_told_to_one_person_is_kept_by_nobody_on_the_way() -> None
             answer = await caller.get(path)
             assert (answer.status, answer.headers.get("cache-control")) == (200, "no-store"), path
         assert "cache-control" not in (await rig.caller().get("/openapi.json")).headers
+
+
+async def test_playbooks_and_the_server_are_told_where_the_gateway_is_for_them():
+    inner = "http://gateway.noetl.svc:8090"
+    async with gateway_rig(public_url="https://gate.example.org", gateway_url=inner) as rig:
+        await rig.playbook(ONE_STEP)
+        params = {"name": "demo/it", "delivery": "session"}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "playbook/execute", "params": params}
+        answer = await rig.caller(await rig.login()).post("/rpc", body)
+        run = await rig.admin.execution(json.loads(answer.body)["result"]["executionId"])
+        await until(lambda: rig.gate.registration.is_known)
+        found = await rig.system.pools(kind="gateway")
+    assert run.workload["gateway_url"] == inner
+    assert [one.uri for one in found.items] == [inner]

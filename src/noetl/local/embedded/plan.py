@@ -191,7 +191,7 @@ def gateway(home: Home, wish: Wish, at: Addresses, said: Callable[[str], None]) 
     # Elsewhere the address at which a browser asks is the public one, unless another is told.
     public = wish.settings.public_url or (at.gateway if is_loopback(at.host) else "")
     if public:
-        own["GATEWAY_PUBLIC_URL"] = public
+        own["GATEWAY_PUBLIC_URL"] = own["NOETL_GATEWAY_URL"] = public
     return Process(
         name="gateway",
         stage=GATEWAY,

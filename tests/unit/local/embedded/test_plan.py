@@ -155,9 +155,8 @@ def test_what_is_told_of_the_gateway_wins_over_what_a_stack_has(home, keys, monk
     )
     found = GatewaySettings.read(gateway(keys.home, asked, DOOR, print).environ)
 
-    assert (found.public_url, found.shows_schema, found.has_pages) == (
-        "https://noetl.example.org", False, False,
-    )  # fmt: skip
+    assert (found.public_url, found.callback_url) == ("https://noetl.example.org",) * 2
+    assert (found.shows_schema, found.has_pages) == (False, False)
 
 
 def test_an_open_address_has_no_public_one_of_its_own(home, keys):
