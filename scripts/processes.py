@@ -28,6 +28,13 @@ _WORKER_READY: Final = {
     "outbox_full": "The disk has no room for reports that the server has not taken.",
     "no_claims": "Its requests for work fail, and it hears no hints either.",
 }
+_GATEWAY_READY: Final = {
+    "server": "The server does not answer, or is not ready itself.",
+    "nats": "The bus is away.",
+    "kv": "The buckets of sessions and requests do not answer.",
+    "shards": "The server sees the shards differently.",
+    "task:NAME": "A loop of the gateway has failed three times within a minute.",
+}
 _EXITS: Final = (
     ("`noetl server`", 0, "It was told to stop, and what it had begun has ended."),
     (
@@ -92,11 +99,13 @@ def process_lines() -> Iterator[str]:
     yield ""
     yield "`/readyz` answers 200, or 503 with the reasons."
     yield "The server names them in `failing`, a worker in `reasons`."
+    yield "A gateway answers at `/ready`, with `failing`; while it stops, `draining` is true."
     yield "A bus that is away does not make a server unready: work goes on, only slower."
     yield ""
     yield from _rows("process", "reason", "meaning")
     yield from (f"| server | `{name}` | {about} |" for name, about in REASONS.items())
     yield from (f"| worker | `{name}` | {about} |" for name, about in _WORKER_READY.items())
+    yield from (f"| gateway | `{name}` | {about} |" for name, about in _GATEWAY_READY.items())
     yield ""
     yield "## Exit codes of processes"
     yield ""

@@ -100,6 +100,7 @@ def test_the_index_names_every_page_that_is_written_by_hand():
         ("subscriptions-delivery.md", 2),
         ("the-spool.md", 3),
         ("ingress.md", 1),
+        ("gateway-protocol.md", 1),
     ],
 )
 def test_an_explanation_has_its_state_diagrams(page, number):

@@ -132,6 +132,16 @@ def test_every_reason_of_a_worker_that_is_not_ready_is_on_the_page(root, referen
     assert [name for name in named if f"| worker | `{name}` |" not in page] == []
 
 
+def test_every_reason_of_a_gateway_that_is_not_ready_is_on_the_page(reference):
+    from noetl.api.gateway import GatewayReadiness  # noqa: PLC0415 - read beside its page
+
+    page = reference.PAGES["docs/reference/processes.md"]()
+    told = {"status", "draining", "failing"}
+    named = [name for name in GatewayReadiness.__struct_fields__ if name not in told]
+
+    assert re.findall(r"^\| gateway \| `([^`]+)` \|", page, re.MULTILINE) == [*named, "task:NAME"]
+
+
 def test_every_code_of_a_refused_start_is_raised_somewhere(root, reference):
     page = reference.PAGES["docs/reference/processes.md"]()
     table = page.split("## Why a process does not start")[1].split("\n## ")[0]

@@ -193,7 +193,8 @@ def test_the_example_of_a_configuration_is_one() -> None:
     text = (ROOT / "deploy" / "prometheus" / "scrape.yaml").read_text(encoding="utf-8")
     config = yaml.safe_load(text)
     assert config["rule_files"] == [ALERTS.name]
-    assert {"noetl-server", "noetl-worker"} <= {job["job_name"] for job in config["scrape_configs"]}
+    jobs = {job["job_name"] for job in config["scrape_configs"]}
+    assert {"noetl-server", "noetl-worker", "noetl-gateway"} <= jobs
 
 
 @pytest.mark.parametrize(
