@@ -91,7 +91,7 @@ def code(answer):
     return answer.status, told(answer)["code"]
 
 
-async def test_a_browser_signs_in_at_a_real_provider(provider):
+async def test_a_browser_signs_in_at_a_provider_in_another_process(provider):
     async with stood(provider) as (_, browser):
         start = await browser.go("/api/auth/oidc/corp/start?return_to=/executions")
         back = await asyncio.to_thread(provider.visit, start.headers["location"])
