@@ -7,6 +7,7 @@ callback left first is kept beside it.
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -125,9 +126,18 @@ class Rebuilds:
         return kept_small(outcome, record.execution_id, record.request_id), is_late
 
     async def last_row(self, execution_id: str) -> dict[str, Any] | None:
-        """The event that ended a run; none while it goes on."""
+        """The event that ended a run; none while it goes on.
+
+        It is looked for from the end of the log: only what was reported too late is behind it.
+        """
+        status = await self.status(execution_id)
+        if status is None or not is_ended(status):
+            return None
         client = self._upstream.service(execution_id)
-        page = await client.events(execution_id, limit=1, event_type=TERMINAL)
+        ask = partial(client.events, execution_id, limit=1, event_type=TERMINAL, order="desc")
+        page = await ask()
+        while not page.items and page.next_cursor is not None:
+            page = await ask(cursor=page.next_cursor)
         return page.items[0] if page.items else None
 
     async def rows(self, execution_id: str, first: int, last: int) -> list[dict[str, Any]]:
