@@ -114,20 +114,23 @@ class Feeding:
     async def _told(self, message: FedMessage) -> None:
         try:
             commit = _decode(message.payload)
-            is_told = commit.is_stripped or any(row["event_type"] in TOLD for row in commit.events)
+            rows = [row for row in commit.events if row["event_type"] in TOLD]
         except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
             self._parts.metrics.event_parse_failed.inc()
             return
-        if not is_told:
+        if not rows and (commit.events or not commit.is_stripped):
             return
         record = await self._record(message.request_id)
         if record is None or record.execution_id != commit.execution_id:
             return
-        rows = commit.events
-        if commit.is_stripped:
-            rebuilds = self._parts.rebuilds
-            rows = await rebuilds.rows(commit.execution_id, commit.first_seq, commit.last_seq)
-        for row in rows:
+        if not commit.is_stripped:
+            for row in rows:
+                await self.heard(record, row)
+            return
+        first, last = commit.first_seq, commit.last_seq
+        if rows:
+            first, last = rows[0]["seq"], rows[-1]["seq"]
+        async for row in self._parts.rebuilds.rows(commit.execution_id, first, last):
             if row["event_type"] in TOLD:
                 await self.heard(record, row)
 

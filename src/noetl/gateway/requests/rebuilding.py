@@ -27,6 +27,8 @@ from noetl.gateway.requests.outcomes import (
 from noetl.gateway.requests.record import Record
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from noetl.api.client import Client
     from noetl.clock import Clock
     from noetl.gateway.upstream import Upstream
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 _ABSENT: Final = 404
 _ENDED: Final = ("COMPLETED", "FAILED", "CANCELLED")
 MOST_RUNS: Final = 200
+MOST_EVENTS: Final = 1_000
+"""Events that the server tells at once."""
 RECENT_S: Final = 1800.0
 """A client is told again what has ended within this time."""
 
@@ -140,11 +144,18 @@ class Rebuilds:
             page = await ask(cursor=page.next_cursor)
         return page.items[0] if page.items else None
 
-    async def rows(self, execution_id: str, first: int, last: int) -> list[dict[str, Any]]:
+    async def rows(self, execution_id: str, first: int, last: int) -> AsyncIterator[dict[str, Any]]:
         """The events of a commit that was too large for its message."""
         client = self._upstream.service(execution_id)
-        page = await client.events(execution_id, after=first - 1, limit=last - first + 1)
-        return [row for row in page.items if row["seq"] <= last]
+        while first <= last:
+            limit = min(MOST_EVENTS, last - first + 1)
+            page = await client.events(execution_id, after=first - 1, limit=limit)
+            if not page.items:
+                return
+            for row in page.items:
+                if row["seq"] <= last:
+                    yield row
+            first = page.items[-1]["seq"] + 1
 
     async def status(self, execution_id: str) -> str | None:
         """How far a run is; none: there is no such run."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from noetl.api.commands import Claim
 from noetl.api.events import Reports
+from noetl.gateway.requests.feeding import TOLD
 from noetl.local.virtual import run_virtually
 from noetl.server.reading.history import MOST_SCANNED
 from tests.unit.gateway.requests.desk import ANN, Desk, desk
@@ -13,15 +16,17 @@ from tests.unit.gateway.requests.test_races import swept
 from tests.unit.server.rig import many, virtually
 
 CLAIM = Claim(worker_id="w", pool="shared", free_slots=100)
+LONG_NAME = "n" * 100
 
 
-async def worked(d: Desk) -> None:
-    """Do every command that there is."""
-    while commands := (await d.system.claim(CLAIM)).claimed:
+async def worked(d: Desk, result: object = 1, most: int = 10_000) -> None:
+    """Do every command that there is, or some of them."""
+    while most and (commands := (await d.system.claim(CLAIM)).claimed):
+        most -= len(commands)
         events = tuple(
             d.server.event(command, name, **payload)
             for command in commands
-            for name, payload in (("command.started", {}), ("call.done", {"result": 1}))
+            for name, payload in (("command.started", {}), ("call.done", {"result": result}))
         )
         await d.system.report(Reports(worker_id="w", pool="shared", events=events))
     await d.published()
@@ -68,3 +73,48 @@ async def test_the_end_of_a_run_is_found_before_all_that_was_reported_too_late()
         row = await d.requests.parts.rebuilds.last_row(started.execution_id)
         assert row is not None
         assert row["event_type"] == "playbook.cancelled"
+
+
+@pytest.mark.parametrize("step", ["start", LONG_NAME], ids=["rows", "no rows"])
+def test_a_commit_of_more_events_than_a_page_has_is_told_whole(step: str) -> None:
+    """A long name makes the message so large that it tells none of its events."""
+    run_virtually(_told_whole(step))
+
+
+async def _told_whole(step: str) -> None:
+    count = 1_000
+    async with desk() as d:
+        await d.playbook(many(count, count).replace("start", step))
+        started = await d.start()
+        await d.published()
+        (message,) = await d.bus.feed.fetch(10, 0.0)
+        commit = json.loads(message.payload)
+        assert commit["last_seq"] > count
+        assert (commit["is_stripped"], bool(commit["events"])) == (True, step != LONG_NAME)
+        await message.nak()
+        await d.heard()
+        await worked(d)
+        await d.heard()
+        page = await d.system.events(started.execution_id, event_type=sorted(TOLD))
+        told = await d.messages()
+        assert [(each["method"], each["params"].get("seq")) for each in told] == [
+            *(("playbook/state", row["seq"]) for row in page.items),
+            ("playbook/result", None),
+        ]
+        assert [each["data"] for each in await d.results()] == [[1] * count]
+
+
+@virtually
+async def test_events_that_nobody_is_told_are_not_read() -> None:
+    async with desk() as d:
+        await d.playbook(many(200, 100))
+        await d.start()
+        await d.published()
+        await d.heard()
+        await worked(d, result="x" * 4_000, most=100)
+        (message, *_) = await d.bus.feed.fetch(10, 0.0)
+        assert json.loads(message.payload)["is_stripped"] is True
+        await message.nak()
+        d.way.asked.clear()
+        await d.heard()
+        assert [call for call in d.way.asked if call.endswith("/events")] == []
