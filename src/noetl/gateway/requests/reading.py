@@ -67,16 +67,15 @@ class Reads:
     async def of_execution(self, person: Person, execution_id: str) -> Record:
         """The request of a run."""
         records = self._parts.records
-        for record in await records.below(rec.of_execution(execution_id)):
-            if record.execution_id == execution_id:
-                break
-        else:
+        listed = records.below(rec.of_execution(execution_id))
+        found = [record async for record in listed if record.execution_id == execution_id]
+        if not found:
             made = await self._parts.rebuilds.of_run(execution_id)
             if made is None:
                 raise _unknown()
-            record = await records.restore(made)
-        await self._must_see(person, record)
-        return record
+            found = [await records.restore(made)]
+        await self._must_see(person, found[0])
+        return found[0]
 
     async def _must_see(self, person: Person, record: Record) -> None:
         if record.owner == person.owner:
@@ -141,7 +140,14 @@ class Reads:
 
     async def listed(self, person: Person, limit: int) -> list[RequestDocument]:
         """The newest requests of somebody."""
-        return [rec.document_of(each) for each in (await self._of_user(person))[:limit]]
+        found: list[RequestDocument] = []
+        async with aclosing(self._parts.records.below(rec.of_user(person.user_id))) as listed:
+            async for record in listed:
+                if record.owner == person.owner:
+                    found.append(rec.document_of(record))
+                if len(found) >= limit:
+                    break
+        return found
 
     # ---------------------------------------------------------------- clients that come back
 
@@ -154,14 +160,16 @@ class Reads:
                 "playbookPath": record.playbook_path,
                 "deadline": record.deadline,
             }
-            for record in await self._of_client(person, client_id)
-            if record.is_open
+            async for record in self._parts.records.below(rec.of_client(client_id))
+            if record.is_open and _is_of(record, person, client_id)
         ]
 
     async def restored(self, person: Person, client_id: str) -> None:
         """Know again what a client waits for, after the bucket may have been lost."""
-        for record in await self._parts.rebuilds.of_client(client_id, person.owner):
-            await self._parts.records.restore(record)
+        records, rebuilds = self._parts.records, self._parts.rebuilds
+        known = {each.execution_id async for each in records.below(rec.of_client(client_id))}
+        async for record in rebuilds.of_client(client_id, person.owner, known):
+            await records.restore(record)
 
     async def undelivered(
         self, person: Person, client_id: str, *, is_known: bool = False
@@ -171,28 +179,15 @@ class Reads:
         A client that was told something before (`is_known`) was told what goes to all clients
         of its session or its user as well.
         """
-        found = await self._of_client(person, client_id)
-        if is_known:
-            shared = [each for each in await self._of_user(person) if _is_shared(each, person)]
-            found = sorted([*found, *shared], key=lambda each: each.created_at, reverse=True)
-        ended = [
-            record
-            for record in found
+        above = rec.of_user(person.user_id) if is_known else rec.of_client(client_id)
+        return [
+            rec.document_of(record)
+            async for record in self._parts.records.below(above, is_ascending=True)
             if not record.is_open
             and record.state != "rejected"
             and client_id not in record.delivered_at
+            and (_is_of(record, person, client_id) or (is_known and _is_shared(record, person)))
         ]
-        return [rec.document_of(record) for record in reversed(ended)]
-
-    async def _of_client(self, person: Person, client_id: str) -> list[Record]:
-        """What was asked for by a client while it was his; names of indexes may be alike."""
-        found = await self._parts.records.below(rec.of_client(client_id))
-        mine = (client_id, person.owner)
-        return [record for record in found if (record.client_id, record.owner) == mine]
-
-    async def _of_user(self, person: Person) -> list[Record]:
-        found = await self._parts.records.below(rec.of_user(person.user_id))
-        return [record for record in found if record.owner == person.owner]
 
     async def acknowledged(self, client_id: str, request_id: str) -> None:
         """A client has a result."""
@@ -217,9 +212,16 @@ class Reads:
         return await _begun(client.get_result_stream(ref.ref)), JSON
 
 
+def _is_of(record: Record, person: Person, client_id: str) -> bool:
+    """Whether a client asked for it while it was somebody's; names of indexes may be alike."""
+    return (record.client_id, record.owner) == (client_id, person.owner)
+
+
 def _is_shared(record: Record, person: Person) -> bool:
     """Whether an end goes to every client of somebody's session, or of himself."""
     if record.client_id or record.delivery not in {"session", "user"}:
+        return False
+    if record.owner != person.owner:
         return False
     return record.delivery == "user" or record.session_id == person.session_id
 

@@ -6,6 +6,7 @@ callback left first is kept beside it.
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -27,7 +28,7 @@ from noetl.gateway.requests.outcomes import (
 from noetl.gateway.requests.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Container
 
     from noetl.api.client import Client
     from noetl.clock import Clock
@@ -35,7 +36,12 @@ if TYPE_CHECKING:
 
 _ABSENT: Final = 404
 _ENDED: Final = ("COMPLETED", "FAILED", "CANCELLED")
-MOST_RUNS: Final = 200
+PAGE: Final = 200
+"""Runs that the server lists at once."""
+MOST_RUNS: Final = 10_000
+"""Of a client's runs of a day so many, the newest, are looked through when its records are lost."""
+TOGETHER: Final = 16
+"""Runs that are asked for at the same time."""
 MOST_EVENTS: Final = 1_000
 """Events that the server tells at once."""
 RECENT_S: Final = 1800.0
@@ -66,21 +72,32 @@ class Rebuilds:
         found = await self._begun(execution_id)
         return None if found is None else await self._with_end(found, is_heard=is_heard)
 
-    async def of_client(self, client_id: str, owner: tuple[str, str]) -> list[Record]:
-        """What somebody's client waits for, or was not told yet for sure."""
+    async def of_client(
+        self, client_id: str, owner: tuple[str, str], known: Container[str] = ()
+    ) -> AsyncIterator[Record]:
+        """What somebody's client waits for, or was not told yet for sure, newest first.
+
+        `known` are runs that need not be asked for.
+        """
         since = rfc3339(self._clock.now() - timedelta(seconds=rec.KEY_LIFE_S))
         recent = rfc3339(self._clock.now() - timedelta(seconds=RECENT_S))
-        page = await self._upstream.service().executions(
-            client_id=client_id, since=since, limit=MOST_RUNS
-        )
-        found = []
-        for item in page.items:
-            if item.completed_at is not None and item.completed_at < recent:
-                continue
-            made = await self.of_run(item.execution_id)
-            if made is not None and (made.owner, made.client_id) == (owner, client_id):
-                found.append(made)
-        return found
+        ask = partial(self._upstream.service().executions, client_id=client_id, since=since)
+        cursor: dict[str, str] = {}
+        for _ in range(MOST_RUNS // PAGE):
+            page = await ask(limit=PAGE, **cursor)
+            runs = [
+                item.execution_id
+                for item in page.items
+                if item.execution_id not in known
+                and (item.completed_at is None or item.completed_at >= recent)
+            ]
+            for start in range(0, len(runs), TOGETHER):
+                for made in await asyncio.gather(*map(self.of_run, runs[start : start + TOGETHER])):
+                    if made is not None and (made.owner, made.client_id) == (owner, client_id):
+                        yield made
+            if page.next_cursor is None:
+                return
+            cursor = {"cursor": page.next_cursor}
 
     async def _begun(self, execution_id: str) -> Record | None:
         """The request of a run as it was when the run began; none: there is none."""

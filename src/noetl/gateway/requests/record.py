@@ -187,11 +187,22 @@ def of_user(user_id: str) -> str:
 
 
 def index_keys(record: Record) -> list[str]:
-    """Every key by which a request is found."""
-    above = [of_execution(record.execution_id), of_user(record.user_id)]
+    """Every key by which a request is found; the id of the run in it tells how new it is."""
+    above = [of_user(record.user_id)]
     if record.client_id:
         above.append(of_client(record.client_id))
-    return [f"{prefix}.{record.request_id}" for prefix in above] + [open_key(record)]
+    run = of_execution(record.execution_id)
+    return [
+        f"{run}.{record.request_id}",
+        *(f"{prefix}.{token(record.execution_id)}.{record.request_id}" for prefix in above),
+        open_key(record),
+    ]
+
+
+def indexed(key: str) -> tuple[int, str]:
+    """How new the request of an index is among others, and its id."""
+    _, at, request_id = key.rsplit(".", 2)
+    return int(at) if at.isdecimal() else 0, request_id
 
 
 def wish_key(owner: tuple[str, str], key: str) -> str:

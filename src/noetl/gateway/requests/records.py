@@ -17,7 +17,7 @@ from noetl.gateway.requests import record as rec
 from noetl.gateway.requests.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 
     from noetl.bus.keys import Keys
     from noetl.clock import Clock
@@ -28,9 +28,8 @@ T = TypeVar("T")
 MOST_KNOWN: Final = 10_000
 """Records that a replica remembers, so that it need not read what it has just written."""
 MOST_TRIES: Final = 20
-MOST_READ: Final = 1_000
-"""Requests of one client or user that are looked at."""
 TOGETHER: Final = 64
+"""Records of a list that are read at the same time."""
 _BUCKET: Final = "requests"
 _decode: Final = msgspec.json.Decoder(Record).decode
 _encode: Final = msgspec.json.Encoder().encode
@@ -155,15 +154,14 @@ class Records:
         key = f"o.{round(deadline * 1000)}.{request_id}"
         await self._used("delete", self.keys.delete(key))
 
-    async def below(self, prefix: str) -> list[Record]:
-        """The requests that an index lists, newest first."""
+    async def below(self, prefix: str, *, is_ascending: bool = False) -> AsyncGenerator[Record]:
+        """The requests that an index lists, newest first or last; as many as are asked for."""
         names = await self._used("names", self.keys.names(prefix))
-        ids = [name.rpartition(".")[2] for name in names][:MOST_READ]
-        found: list[Record] = []
+        ids = [each for _, each in sorted(map(rec.indexed, names), reverse=not is_ascending)]
         for start in range(0, len(ids), TOGETHER):
-            kept = await asyncio.gather(*map(self.find, ids[start : start + TOGETHER]))
-            found += [each.record for each in kept if each is not None]
-        return sorted(found, key=lambda each: each.created_at, reverse=True)
+            for kept in await asyncio.gather(*map(self.find, ids[start : start + TOGETHER])):
+                if kept is not None:
+                    yield kept.record
 
     async def _used(self, operation: str, call: Awaitable[T]) -> T:
         """A use of the bucket, counted when it fails."""
