@@ -110,6 +110,12 @@ def call(method: str, **params: Any) -> dict[str, Any]:
 RUN = call("playbook/execute", name="demo/it")
 
 
+async def _heard(rig: GatewayRig) -> None:
+    """Let the gateway hear of the runs."""
+    async with asyncio.TaskGroup() as tasks:
+        await rig.gate.requests.feeding.take(0.5, tasks)
+
+
 async def _started(rig: GatewayRig, who: Signed, client_id: str) -> tuple[str, str]:
     """A request for a client, and the token of its callback."""
     body = call("playbook/execute", name="demo/it", clientId=client_id)
@@ -131,7 +137,7 @@ async def stage() -> AsyncIterator[Stage]:
         ann, eve = await rig.login("ann", "developer"), await rig.login("eve", "developer")
         async with events(rig.gateway.asgi, ann.headers, client_id=CLIENT):
             request_id, token = await _started(rig, ann, CLIENT)
-            await rig.gate.requests.feeding.take(0.5)
+            await _heard(rig)
             yield Stage(rig, url, ann, eve, request_id, token, http)
 
 
@@ -190,7 +196,7 @@ async def test_23_a_client_id_of_somebody_else_opens_nothing(stage: Stage) -> No
 async def test_a_forged_callback_ends_nothing(stage: Stage) -> None:
     async with events(stage.rig.gateway.asgi, stage.eve.headers, client_id="client-of-eve"):
         _, own = await _started(stage.rig, stage.eve, "client-of-eve")
-        await stage.rig.gate.requests.feeding.take(0.5)
+        await _heard(stage.rig)
         body = {"request_id": stage.request_id, "status": "COMPLETED", "data": {"by": "eve"}}
         async with stage.untouched():
             for path in CALLBACKS:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,9 +27,12 @@ if TYPE_CHECKING:
 
 TOGETHER: Final = 128
 """Messages that are fetched at once."""
+MOST_HELD: Final = 1024
+"""Messages that are held at once; those of a request that hangs count until their time is over."""
 WAIT_S: Final = 5.0
 LONGEST_S: Final = 20.0
-"""How long the messages of one request may take before they are left to be delivered again."""
+"""How long after it was fetched a message may take before it is left to be delivered again, and
+with it those of its request that have come since."""
 AGAIN_S: Final = 1.0
 UNKNOWN_S: Final = 60.0
 """How long a request that nobody knows is not asked for again."""
@@ -70,6 +73,11 @@ class Feeding:
         self._pace = pace
         self._unknown: OrderedDict[str, float] = OrderedDict()
         self._heard: OrderedDict[str, float] = OrderedDict()
+        self._held: dict[str, deque[tuple[float, FedMessage]]] = {}
+        """What was fetched and is not told yet, by request, each with the time that it has."""
+        self._count = 0
+        self._room = asyncio.Event()
+        self._room.set()
 
     def silence_s(self, request_id: str) -> float:
         """How long nothing was heard here of the run of a request."""
@@ -77,39 +85,67 @@ class Feeding:
         return inf if at is None else self._parts.clock.monotonic() - at
 
     async def run(self) -> None:
-        """Take messages for ever."""
-        while True:
-            try:
-                await self.take(WAIT_S)
-            except BusGone:
-                self._parts.metrics.event_feed_reconnect.inc("bus_gone")
-                await asyncio.sleep(AGAIN_S)
+        """Take messages for ever; those of a request that takes long hold up no others."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                while True:
+                    await self._next(tasks)
+        finally:  # what is still held is delivered again
+            self._held.clear()
+            self._hold(-self._count)
 
-    async def take(self, timeout_s: float) -> int:
-        """Take what there is; how many messages that were."""
+    async def _next(self, tasks: asyncio.TaskGroup) -> None:
+        await self._room.wait()
+        try:
+            await self.take(WAIT_S, tasks)
+        except BusGone:
+            self._parts.metrics.event_feed_reconnect.inc("bus_gone")
+            await asyncio.sleep(AGAIN_S)
+
+    async def take(self, timeout_s: float, tasks: asyncio.TaskGroup) -> int:
+        """Take what there is, and begin with it; how many messages that were."""
         messages = await self._feed.fetch(TOGETHER, timeout_s)
-        runs: dict[str, list[FedMessage]] = {}
+        until = asyncio.get_running_loop().time() + LONGEST_S
         for message in messages:
-            runs.setdefault(message.request_id, []).append(message)
-        await asyncio.gather(*(self._of_one(each) for each in runs.values()))
+            left = self._held.get(message.request_id)
+            if left is None:
+                left = self._held[message.request_id] = deque()
+                tasks.create_task(self._of_one(message.request_id, left))
+            left.append((until, message))
+        self._hold(len(messages))
         return len(messages)
 
-    async def _of_one(self, messages: list[FedMessage]) -> None:
+    async def _of_one(self, request_id: str, left: deque[tuple[float, FedMessage]]) -> None:
         """The messages of one request, in order: the first that fails keeps the rest back."""
-        left = list(messages)
         try:
-            async with asyncio.timeout(LONGEST_S):
-                while left:
-                    await self._told(left[0])
-                    await left.pop(0).ack()
+            while left:
+                until, message = left[0]
+                async with asyncio.timeout_at(until):
+                    await self._told(message)
+                    await message.ack()
+                left.popleft()
+                self._hold(-1)
         except (NoetlError, TimeoutError) as fault:
             code = fault.code if isinstance(fault, NoetlError) else "timeout"
             _log.warning(
                 "events of a request wait",
-                extra={"reason": code, "request_id": messages[0].request_id, "count": len(left)},
+                extra={"reason": code, "request_id": request_id, "count": len(left)},
             )
-            for message in left:
-                await message.nak(AGAIN_S)
+            while left:
+                await left[0][1].nak(AGAIN_S)
+                left.popleft()
+                self._hold(-1)
+        finally:
+            del self._held[request_id]
+            self._hold(-len(left))
+
+    def _hold(self, more: int) -> None:
+        """Count what is held; as long as it is too much, nothing is fetched."""
+        self._count += more
+        if self._count <= MOST_HELD - TOGETHER:
+            self._room.set()
+        else:
+            self._room.clear()
 
     async def _told(self, message: FedMessage) -> None:
         try:

@@ -74,6 +74,8 @@ class Keys:
         self.barred: set[str] = set()
         self.deaf: set[str] = set()
         """Operations that are done, and whose answers are lost."""
+        self.slow: dict[str, asyncio.Event] = {}
+        """Keys that are not answered for until something has happened."""
         self.used: list[tuple[str, str]] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -83,6 +85,8 @@ class Keys:
             self.used.append((name, key))
             if name in self.barred:
                 raise BusGone("the bus is away")
+            if key in self.slow:
+                await self.slow[key].wait()
             done = await inside(key, *more)
             if name in self.deaf:
                 raise BusGone("the answer was lost")
@@ -124,8 +128,9 @@ class Replica:
         )
 
     async def heard(self) -> int:
-        """Take what the feed has."""
-        return await self.requests.feeding.take(0.0)
+        """Take what the feed has, and tell it."""
+        async with asyncio.TaskGroup() as tasks:
+            return await self.requests.feeding.take(0.0, tasks)
 
 
 class Desk(Replica):
