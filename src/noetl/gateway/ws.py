@@ -248,7 +248,7 @@ class Conversation:
             stream.abort = cut
             self._socket.scope[HEARD] = lambda: self._heard(stream)
             await self._send(frames.answer(call_id, await greeting(gate.requests, stream)))
-            await tell_again(gate.requests, gate.hub, stream)
+            tell_again(gate.requests, gate.hub, stream)
         except BaseException:
             await gate.hub.close(stream)
             raise

@@ -204,10 +204,13 @@ async def test_an_acknowledged_result_is_not_told_again(way: str) -> None:
             await ws.call("initialize", {"clientId": "client-00001"})
             await ws.call("playbook/execute", {"name": "demo/it", "clientId": "client-00001"})
             (result,) = await ws.got("playbook/result")
-            person = await rig.gate.sessions.of(ann.token)
-            assert len(await rig.gate.requests.undelivered(person, "client-00001")) == 1
+            person, undelivered = (
+                await rig.gate.sessions.of(ann.token),
+                rig.gate.requests.undelivered,
+            )
+            assert len([each async for each in undelivered(person, "client-00001")]) == 1
             if way == "ws":
                 assert (await ws.call("ack", {"eventId": result["eventId"]}))["result"] == {}
             else:
                 await caller.post("/rpc", _call("ack", {"eventId": result["eventId"]}))
-            assert await rig.gate.requests.undelivered(person, "client-00001") == []
+            assert [each async for each in undelivered(person, "client-00001")] == []

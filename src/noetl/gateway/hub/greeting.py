@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import logging
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
 from noetl.errors import NoetlError
 from noetl.gateway import frames
+from noetl.gateway.hub.stream import PAGE, TRY_AGAIN, Ending
 
 if TYPE_CHECKING:
     from noetl.gateway.hub.stream import Stream
     from noetl.gateway.hub.switchboard import Hub
     from noetl.gateway.requests import Requests
 
+MOST_UNREAD: Final = 1024 * 1024
+"""Bytes of results that are told again before the reader has taken them; at most `PAGE` results."""
 _log: Final = logging.getLogger(__name__)
 
 
 async def greeting(requests: Requests, stream: Stream) -> dict[str, Any]:
     """The first message: who the client is, what it has missed, and what it waits for."""
+    if not (stream.is_new or stream.is_lost):
+        stream.is_lost = await requests.owes(stream.client_id)
     if stream.is_lost:
+        await requests.owe(stream.client_id)
         try:
             await requests.restored(stream.person, stream.client_id)
         except NoetlError as fault:  # the bucket may know what the server cannot tell
@@ -33,11 +40,31 @@ async def greeting(requests: Requests, stream: Stream) -> dict[str, Any]:
     )
 
 
-async def tell_again(requests: Requests, hub: Hub, stream: Stream) -> None:
-    """Tell every result that has ended and was not acknowledged, when the log cannot."""
+def tell_again(requests: Requests, hub: Hub, stream: Stream) -> None:
+    """Begin to tell every result that has ended and was not acknowledged, when the log cannot."""
     if stream.is_lost:
-        for ended in await requests.undelivered(
-            stream.person, stream.client_id, is_known=stream.recovery.requested is not None
-        ):
-            name = f"{ended.request_id}/result/{ended.state}"
-            await hub.again(stream, frames.result(ended), name)
+        hub.beside(stream, _tell_all(requests, hub, stream))
+
+
+async def _tell_all(requests: Requests, hub: Hub, stream: Stream) -> None:
+    """Tell results at the pace of the reader: neither his queue nor his log takes all of them.
+
+    A client that leaves before the last one is told them when it comes back.
+    """
+    is_known, count, size, last = stream.recovery.requested is not None, 0, 0, 0
+    ended = requests.undelivered(stream.person, stream.client_id, is_known=is_known)
+    try:
+        async with aclosing(ended):
+            async for document in ended:
+                frame = frames.result(document)
+                if count >= PAGE or size >= MOST_UNREAD:
+                    await stream.taken(last)
+                    count, size = 0, 0
+                count, size = count + 1, size + len(frame)
+                name = f"{document.request_id}/result/{document.state}"
+                last = max(last, await hub.again(stream, frame, name))
+        await stream.taken(last)
+        await requests.owe_nothing(stream.client_id)
+    except NoetlError as fault:
+        _log.warning("results of a client are not told again", extra={"code": fault.code})
+        stream.finish(Ending("history_lost", TRY_AGAIN))

@@ -137,6 +137,7 @@ class Stream:
         self.is_cut = False
         """The connection was taken away from a reader that took nothing."""
         self._waiter: asyncio.Future[None] | None = None
+        self._is_empty = asyncio.Event()
         self._results: OrderedDict[int, str] = OrderedDict()
         """The requests whose results were told and not acknowledged, by sequence."""
 
@@ -239,11 +240,20 @@ class Stream:
             if self._is_behind:
                 await self._read()
                 continue
+            self._is_empty.set()
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter
             finally:
                 self._waiter = None
+
+    async def taken(self, seq: int) -> None:
+        """Come back when the reader has taken all up to a place of the log, and what is queued."""
+        if self._last < seq:
+            self.look()
+        while self._last < seq or self._is_behind or self._queue:
+            self._is_empty.clear()
+            await self._is_empty.wait()
 
     def acknowledged(self, seq: int) -> list[str]:
         """The requests whose results the client has, as it says."""

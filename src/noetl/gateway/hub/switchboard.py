@@ -106,16 +106,16 @@ class Hub:
         await self._log.append(client_id, frame, msg_id)
         return here is not None or (known is not None and await self.presence.is_live(known))
 
-    async def again(self, stream: Stream, frame: bytes, msg_id: str) -> None:
-        """Tell a result once more, unless it is told already.
+    async def again(self, stream: Stream, frame: bytes, msg_id: str) -> int:
+        """Tell a result once more; its place in the log, or 0 when it is told already.
 
         Under its own id it is kept once, whoever else just ends the request; a log that has
         forgotten it under that id gets it under another one.
         """
-        if await self._log.append(stream.client_id, frame, msg_id):
-            return
-        if not stream.has_told(frames.request_of(frame)):
-            await self._log.append(stream.client_id, frame, f"{msg_id}/{stream.generation}")
+        seq = await self._log.append(stream.client_id, frame, msg_id)
+        if seq or stream.has_told(frames.request_of(frame)):
+            return seq
+        return await self._log.append(stream.client_id, frame, f"{msg_id}/{stream.generation}")
 
     async def clients_of(self, *, session_id: str = "", user_id: str = "") -> list[str]:
         """The clients of a session, or of somebody, connected or remembered."""
@@ -217,6 +217,10 @@ class Hub:
         stream.is_new = is_new
         stream.is_lost = stream.is_lost or (known is None and not is_new)
         return stream
+
+    def beside(self, stream: Stream, work: Coroutine[None, None, None]) -> None:
+        """Do something until it is done or the stream is closed."""
+        stream.ears.push_async_callback(_stopped, self._do(work))
 
     async def close(self, stream: Stream) -> None:
         """A connection has ended; one that was superseded changes nothing."""
@@ -374,11 +378,17 @@ class Hub:
         if self.still is not None:
             await self.still(person)
 
-    def _do(self, work: Coroutine[None, None, None]) -> None:
+    def _do(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         """Finish something that nobody waits for."""
         task = asyncio.create_task(work)
         self._later.add(task)
         task.add_done_callback(self._later.discard)
+        return task
+
+
+async def _stopped(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def is_sequence(digits: str) -> bool:

@@ -23,7 +23,7 @@ from noetl.gateway.requests.wishes import Wishes
 from noetl.ids import parse
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
     from noetl.api.gateway import Accepted, Callback, Progress, RequestDocument, Wish
     from noetl.bus.clients import RequestFeed
@@ -174,14 +174,26 @@ class Requests:
         """What a client of somebody waits for, as `init` tells it."""
         return await self._reads.pending(person, client_id)
 
-    async def undelivered(
+    def undelivered(
         self, person: Person, client_id: str, *, is_known: bool = False
-    ) -> list[RequestDocument]:
+    ) -> AsyncGenerator[RequestDocument]:
         """What has ended without the client having said that it knows, oldest first.
 
         `is_known` when it was told something before: then also what goes to several clients.
         """
-        return await self._reads.undelivered(person, client_id, is_known=is_known)
+        return self._reads.undelivered(person, client_id, is_known=is_known)
+
+    async def owe(self, client_id: str) -> None:
+        """Note that a client is to be told again what has ended."""
+        await self.parts.records.owe(client_id)
+
+    async def owes(self, client_id: str) -> bool:
+        """Whether a client was to be told again what has ended, and was not, or not all."""
+        return await self.parts.records.owes(client_id)
+
+    async def owe_nothing(self, client_id: str) -> None:
+        """A client was told all."""
+        await self.parts.records.owe_nothing(client_id)
 
     async def acknowledged(self, client_id: str, request_id: str) -> None:
         """A client has a result."""

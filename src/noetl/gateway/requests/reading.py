@@ -173,21 +173,21 @@ class Reads:
 
     async def undelivered(
         self, person: Person, client_id: str, *, is_known: bool = False
-    ) -> list[RequestDocument]:
+    ) -> AsyncGenerator[RequestDocument]:
         """What has ended without the client having said that it knows, oldest first.
 
         A client that was told something before (`is_known`) was told what goes to all clients
         of its session or its user as well.
         """
         above = rec.of_user(person.user_id) if is_known else rec.of_client(client_id)
-        return [
-            rec.document_of(record)
-            async for record in self._parts.records.below(above, is_ascending=True)
-            if not record.is_open
-            and record.state != "rejected"
-            and client_id not in record.delivered_at
-            and (_is_of(record, person, client_id) or (is_known and _is_shared(record, person)))
-        ]
+        async with aclosing(self._parts.records.below(above, is_ascending=True)) as listed:
+            async for record in listed:
+                is_his = _is_of(record, person, client_id) or (
+                    is_known and _is_shared(record, person)
+                )
+                is_ended = not record.is_open and record.state != "rejected"
+                if is_his and is_ended and client_id not in record.delivered_at:
+                    yield rec.document_of(record)
 
     async def acknowledged(self, client_id: str, request_id: str) -> None:
         """A client has a result."""

@@ -176,6 +176,11 @@ def of_client(client_id: str) -> str:
     return f"c.{token(client_id)}"
 
 
+def owed_key(client_id: str) -> str:
+    """There while a client is still to be told again what has ended."""
+    return f"t.{token(client_id)}"
+
+
 def of_execution(execution_id: str) -> str:
     """Below which the requests of a run are listed."""
     return f"e.{token(execution_id)}"

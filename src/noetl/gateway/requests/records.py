@@ -154,6 +154,18 @@ class Records:
         key = f"o.{round(deadline * 1000)}.{request_id}"
         await self._used("delete", self.keys.delete(key))
 
+    async def owe(self, client_id: str) -> None:
+        """Note that a client is to be told again what has ended."""
+        await self._used("put", self.keys.put(rec.owed_key(client_id), b"", self._ttl_s))
+
+    async def owes(self, client_id: str) -> bool:
+        """Whether a client was to be told again what has ended, and was not, or not all."""
+        return await self._used("get", self.keys.get(rec.owed_key(client_id))) is not None
+
+    async def owe_nothing(self, client_id: str) -> None:
+        """A client was told all."""
+        await self._used("delete", self.keys.delete(rec.owed_key(client_id)))
+
     async def below(self, prefix: str, *, is_ascending: bool = False) -> AsyncGenerator[Record]:
         """The requests that an index lists, newest first or last; as many as are asked for."""
         names = await self._used("names", self.keys.names(prefix))

@@ -72,7 +72,7 @@ async def _events(gate: Gate, request: Request) -> Response:
     stream = await gate.hub.open(person, client_id, last[:_LONGEST_ID], "sse", sse.WIRES[kind])
     try:
         first = sse.opening(await greeting(gate.requests, stream), kind)
-        await tell_again(gate.requests, gate.hub, stream)
+        tell_again(gate.requests, gate.hub, stream)
     except BaseException:
         await gate.hub.close(stream)
         raise

@@ -54,7 +54,7 @@ async def test_all_that_a_client_waits_for_is_told_and_the_newest_requests_are_l
         while await d.heard():
             pass
         assert await d.requests.pending(ANN, CLIENT) == []
-        ended = [each.request_id for each in await d.requests.undelivered(ANN, CLIENT)]
+        ended = [each.request_id async for each in d.requests.undelivered(ANN, CLIENT)]
         assert ended == made
 
 

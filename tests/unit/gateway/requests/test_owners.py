@@ -26,7 +26,7 @@ async def test_the_results_of_a_forgotten_client_are_not_told_to_whoever_takes_i
         taken = await d.hub.open(BOB, CLIENT, "", "sse", lambda frame, _: frame)
         try:
             assert await d.requests.pending(BOB, CLIENT) == []
-            assert await d.requests.undelivered(BOB, CLIENT) == []
+            assert [each async for each in d.requests.undelivered(BOB, CLIENT)] == []
             assert len(await d.requests.pending(ANN, CLIENT)) == 1
             await d.call_back(open_one.request_id, data="of ann")
             assert await d.messages() == []

@@ -257,7 +257,8 @@ async def test_19_a_lost_bucket_is_rebuilt_and_every_result_is_told() -> None:
         d.bus.clients._seen.clear()  # noqa: SLF001 - as above
         await d.requests.restored(ANN, CLIENT)
         pending = {each["requestId"] for each in await d.requests.pending(ANN, CLIENT)}
-        ended = {each.request_id: each.result for each in await d.requests.undelivered(ANN, CLIENT)}
+        undelivered = d.requests.undelivered(ANN, CLIENT)
+        ended = {each.request_id: each.result async for each in undelivered}
         assert pending == {after.request_id}
         assert ended == {before.request_id: "before", during.request_id: "during"}
         assert await d.step("after")

@@ -162,7 +162,7 @@ async def test_what_a_client_has_acknowledged_is_not_sent_again() -> None:
             await d.call_back(each.request_id, data=1)
         await d.requests.acknowledged(CLIENT, first.request_id)
         await d.requests.acknowledged(CLIENT, first.request_id)
-        assert [each.request_id for each in await d.requests.undelivered(ANN, CLIENT)] == [
+        assert [each.request_id async for each in d.requests.undelivered(ANN, CLIENT)] == [
             second.request_id
         ]
         assert await d.requests.pending(ANN, CLIENT) == [
