@@ -459,6 +459,7 @@ class ExecutionsSuite:
             ({"has_error": True}, ["4"]),
             ({"has_error": False}, ["3", "2", "1"]),
             ({"request_id": "r1"}, ["3"]),
+            ({"request_id": "*"}, ["3"]),
             ({"client_id": "c1"}, ["3"]),
             ({"q": "a/"}, ["3", "2", "1"]),
             ({"q": "no such"}, ["4"]),

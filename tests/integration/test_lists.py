@@ -46,7 +46,7 @@ FILTERS: dict[str, tuple[Any, ...]] = {
     "since": tuple(rfc3339(START + timedelta(hours=hours)) for hours in (0, 7, 30, 99)),
     "until": tuple(rfc3339(START + timedelta(hours=hours)) for hours in (0, 9, 31, 99)),
     "has_error": (True, False),
-    "request_id": ("r1", "r2"),
+    "request_id": ("r1", "r2", "*"),
     "client_id": ("c1", "c9"),
     "q": ("a", "a/", "no ", "no way: " + "x" * 150, "no way: " + "x" * 119, "50%", "zzz"),
     "execution_ids": (("1000", "77"),),

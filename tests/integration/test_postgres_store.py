@@ -27,6 +27,7 @@ INDEXED = (
     {"pool": "shared"},
     {"created_by": "ann"},
     {"client_id": "c1"},
+    {"request_id": "*"},
     {"has_error": True},
     {"parent_execution_id": "none"},
     {"parent_execution_id": "7"},
@@ -260,12 +261,13 @@ async def test_a_statement_that_is_given_up_leaves_a_usable_pool(postgres_url):
 async def test_a_page_of_a_long_list_is_read_from_the_beginning_of_an_index(database):
     await database.execute(
         """insert into noetl.execution (execution_id, catalog_id, path, version, status, last_seq,
-            last_event_id, pool, priority, created_by, client_id, parent_execution_id, error,
-            started_at, updated_at)
+            last_event_id, pool, priority, created_by, client_id, request_id,
+            parent_execution_id, error, started_at, updated_at)
         select n, 1 + n % 3, 'big/' || n % 3, 1 + n % 3,
             (array['COMPLETED', 'RUNNING', 'FAILED'])[1 + n % 3], 1, 1,
             (array['shared', 'gpu'])[1 + n % 2], 5, (array['ann', 'bob'])[1 + n % 2],
-            case when n % 2 = 0 then 'c1' end, case when n % 2 = 0 then 7 end,
+            case when n % 2 = 0 then 'c1' end, case when n % 2 = 0 then 'r' || n end,
+            case when n % 2 = 0 then 7 end,
             case when n % 3 = 2 then '{}'::jsonb end,
             timestamptz '2024-01-01 00:00:00+00', now()
         from generate_series(1, 20000) as n"""

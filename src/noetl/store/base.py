@@ -226,6 +226,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     """Started before."""
     has_error: bool | None = None
     request_id: str | None = None
+    """For that request; `*` for runs that have one."""
     client_id: str | None = None
     q: str | None = None
     """What the path, or the message of the error, begins with."""

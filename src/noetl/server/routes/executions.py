@@ -56,7 +56,7 @@ FILTERS: Final = (
     Parameter("since", "Started at or after.", "time"),
     Parameter("until", "Started before.", "time"),
     Parameter("has_error", "With an error, or without.", "flag"),
-    Parameter("request_id", "For this request of a client."),
+    Parameter("request_id", "For this request of a client; `*`: for any."),
     Parameter("client_id", "For this client."),
     Parameter("q", "Whose path or error begins so."),
 )

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from noetl.store.base import ExecutionRow, Listing
 
 _EQUAL: Final = (
-    "tenant_id", "catalog_id", "version", "pool", "created_by", "request_id", "client_id",
+    "tenant_id", "catalog_id", "version", "pool", "created_by", "client_id",
 )  # fmt: skip
 
 
@@ -59,6 +59,8 @@ def _texts(listing: Listing) -> list[Callable[[ExecutionRow], bool]]:
     if (parent := listing.parent_execution_id) is not None:
         wanted = None if parent == "none" else parent
         tests.append(lambda row: row.parent_execution_id == wanted)
+    if (request := listing.request_id) is not None:
+        tests.append(lambda row: row.request_id is not None and request in {"*", row.request_id})
     if listing.labels:
         tests.append(lambda row: listing.labels.items() <= row.labels.items())
     if (text := listing.q) is not None:

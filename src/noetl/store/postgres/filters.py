@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 BEGINNING: Final = 120
 """Characters of a message that its index has."""
 _STATUSES: Final = ("PENDING", "RUNNING", "PAUSED", "COMPLETED", "FAILED", "CANCELLED")
-_NAMED: Final = ("version", "pool", "created_by", "request_id", "client_id")
+_NAMED: Final = ("version", "pool", "created_by", "client_id")
+_ANY: Final = "*"
 _AWAY: Final = """abs(date_part('epoch', started_at - timestamptz '2024-01-01 00:00:00+00') * 1000
     - (execution_id >> 22))"""
 """Milliseconds between the start of a run and its id, as an index has them."""
@@ -58,13 +59,16 @@ class Asked:
     @property
     def _has_free_index(self) -> bool:
         """A filter whose index does not begin with the tenant."""
-        return any(
-            value is not None
-            for value in (
-                self._listing.catalog_id,
-                self._listing.parent_execution_id,
-                self._listing.client_id,
+        return (
+            any(
+                value is not None
+                for value in (
+                    self._listing.catalog_id,
+                    self._listing.parent_execution_id,
+                    self._listing.client_id,
+                )
             )
+            or self._listing.request_id == _ANY
         )
 
     def _facts(self) -> None:
@@ -81,6 +85,10 @@ class Asked:
             self._own("parent_execution_id is null")
         elif listing.parent_execution_id is not None:
             self._own("parent_execution_id = {}", id_of(listing.parent_execution_id))
+        if listing.request_id == _ANY:
+            self._own("request_id is not null")
+        elif listing.request_id is not None:
+            self._own("request_id = {}", stored(listing.request_id))
         for name in _NAMED:
             value: Any = getattr(listing, name)
             if value is not None:
