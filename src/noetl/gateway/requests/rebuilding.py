@@ -7,8 +7,10 @@ callback left first is kept beside it.
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from datetime import timedelta
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -28,7 +30,7 @@ from noetl.gateway.requests.outcomes import (
 from noetl.gateway.requests.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Container
+    from collections.abc import AsyncGenerator, AsyncIterator, Container
 
     from noetl.api.client import Client
     from noetl.clock import Clock
@@ -79,25 +81,38 @@ class Rebuilds:
 
         `known` are runs that need not be asked for.
         """
+        pages = self._recent(known, MOST_RUNS // PAGE, client_id=client_id)
+        async with aclosing(pages):
+            async for page in pages:
+                for made in page:
+                    if (made.owner, made.client_id) == (owner, client_id):
+                        yield made
+
+    def of_all(self) -> AsyncGenerator[list[Record]]:
+        """What anybody waits for, or was not told yet for sure, newest first and bit by bit."""
+        return self._recent(request_id="*")
+
+    async def _recent(
+        self, known: Container[str] = (), most_pages: int | None = None, **filters: str
+    ) -> AsyncGenerator[list[Record]]:
+        """Requests of runs of the last day that go on, or have ended a short while ago."""
         since = rfc3339(self._clock.now() - timedelta(seconds=rec.KEY_LIFE_S))
         recent = rfc3339(self._clock.now() - timedelta(seconds=RECENT_S))
-        ask = partial(self._upstream.service().executions, client_id=client_id, since=since)
-        cursor: dict[str, str] = {}
-        for _ in range(MOST_RUNS // PAGE):
-            page = await ask(limit=PAGE, **cursor)
+        asked = {"since": since, **filters}
+        for number in count():
+            page = await self._upstream.service().executions(limit=PAGE, **asked)
             runs = [
                 item.execution_id
                 for item in page.items
                 if item.execution_id not in known
                 and (item.completed_at is None or item.completed_at >= recent)
             ]
-            for start in range(0, len(runs), TOGETHER):
-                for made in await asyncio.gather(*map(self.of_run, runs[start : start + TOGETHER])):
-                    if made is not None and (made.owner, made.client_id) == (owner, client_id):
-                        yield made
-            if page.next_cursor is None:
+            for start in range(0, max(1, len(runs)), TOGETHER):
+                found = await asyncio.gather(*map(self.of_run, runs[start : start + TOGETHER]))
+                yield [made for made in found if made is not None]
+            if page.next_cursor is None or number + 1 == most_pages:
                 return
-            cursor = {"cursor": page.next_cursor}
+            asked["cursor"] = page.next_cursor
 
     async def _begun(self, execution_id: str) -> Record | None:
         """The request of a run as it was when the run began; none: there is none."""

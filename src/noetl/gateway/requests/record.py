@@ -27,6 +27,8 @@ KEY_LIFE_S: Final = 86_400.0
 """How long an idempotency key is known."""
 SWEEPER: Final = "sweeper"
 """The key of the lease of whoever looks after all requests."""
+WHOLE: Final = "whole"
+"""A key that is there as long as the bucket was not lost."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")
 _OPEN_NAME: Final = re.compile(r"o\.(?P<at>[0-9]+)\.(?P<id>[A-Za-z0-9_-]{1,128})\Z")
 

@@ -74,14 +74,18 @@ class Records:
         )
         return self._remember(Kept(record, revision))
 
-    async def restore(self, record: Record) -> Record:
+    async def restore(self, record: Record, *, is_told: bool = True) -> Record:
         """Keep a request again that the bucket has lost; as somebody else has it, if he was first.
 
-        One that ended long ago is kept for those who ask for it, and found by its id alone.
+        One that ended long ago is kept for those who ask for it, and found by its id alone. Of one
+        that has ended since and may not be told, whoever sweeps tells the end.
         """
+        kept = await self.find(record.request_id)
+        if kept is not None:
+            return kept.record
         age_s = (self.clock.now() - rec.moment(record.changed_at)).total_seconds()
         indexes = rec.index_keys(record) if record.is_open or age_s < self._ttl_s else []
-        if not record.is_open:
+        if is_told and not record.is_open:
             indexes = [index for index in indexes if rec.opened(index) is None]
         try:
             await self._add(record, indexes)
@@ -148,6 +152,14 @@ class Records:
         """Deadlines and ids of the requests whose end is still to be told."""
         names = await self._used("names", self.keys.names("o"))
         return [found for found in map(rec.opened, names) if found is not None]
+
+    async def is_whole(self) -> bool:
+        """Whether the bucket has what it had: one that is new, or was lost, does not say so."""
+        return await self._used("get", self.keys.get(rec.WHOLE)) is not None
+
+    async def note_whole(self) -> None:
+        """The bucket has all that can be known."""
+        await self._used("put", self.keys.put(rec.WHOLE, b""))
 
     async def forget_open(self, deadline: float, request_id: str) -> None:
         """There is no such request after all."""

@@ -2,13 +2,14 @@
 
 What is still to be told is known by names alone (`record.open_key`). A deadline that has passed
 ends its request; of one that is silent the server is asked; an end that somebody noted and did not
-live to tell is told.
+live to tell is told. When the names are lost as well, the server tells who waits for runs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
 from noetl.api.gateway import Failure
@@ -86,6 +87,7 @@ class Sweeping:
             while True:
                 try:
                     if await self._lease.held():
+                        await self.restore()
                         await self.sweep()
                     else:
                         self._look_at.clear()
@@ -94,6 +96,24 @@ class Sweeping:
                 await asyncio.sleep(EVERY_S)
         finally:
             await self._lease.release()
+
+    async def restore(self) -> None:
+        """Know again what all wait for, when the bucket was lost with everything in it."""
+        parts = self._parts
+        if await parts.records.is_whole():
+            return
+        try:
+            async with aclosing(parts.rebuilds.of_all()) as found:
+                async for some in found:
+                    await asyncio.gather(
+                        *(parts.records.restore(each, is_told=False) for each in some)
+                    )
+                    if not await self._lease.held():
+                        return
+        except (Refused, *AWAY) as fault:  # the next sweep does it; deadlines do not wait for that
+            _log.warning("lost requests are not rebuilt yet", extra={"reason": fault.code})
+            return
+        await parts.records.note_whole()
 
     async def sweep(self) -> int:
         """Look after every request that needs it; how many those were."""
