@@ -98,3 +98,18 @@ async def test_a_bucket_that_is_there_is_not_told_again() -> None:
         async with sweeping(d):
             await asyncio.sleep(60)
         assert len(await d.results()) == 1
+
+
+@virtually
+async def test_a_loss_is_made_good_by_whoever_may_sweep() -> None:
+    async with desk() as d:
+        other = d.replica()
+        started = await d.start(client_id=None)
+        await wiped(d)
+        assert await other.requests.sweeping._lease.held()  # noqa: SLF001 - it is its turn
+        await d.requests.sweeping.restore()
+        assert not await d.requests.parts.records.is_whole()
+        await other.requests.sweeping.restore()
+        assert await d.requests.parts.records.is_whole()
+        opened = await d.requests.parts.records.opened()
+        assert [request_id for _, request_id in opened] == [started.request_id]
