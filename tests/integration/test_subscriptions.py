@@ -38,6 +38,10 @@ async def pair(postgres_url: str) -> AsyncIterator[tuple[Rig, Rig]]:
         yield one, two
 
 
+def _claim(pool: str) -> Claim:
+    return Claim(worker_id="w", pool=pool, free_slots=1, wait_seconds=10)
+
+
 async def test_two_servers_write_one_log_without_gaps(pair: tuple[Rig, Rig]) -> None:
     one, two = pair
     sub = await registered(one)
@@ -84,6 +88,18 @@ async def test_of_two_servers_with_one_message_one_starts_its_run(pair: tuple[Ri
     assert (await one.client.executions()).items[0].parent_execution_id == sub
 
 
+async def test_the_start_of_the_largest_message_is_written_and_read(pair: tuple[Rig, Rig]) -> None:
+    one, two = pair
+    sub = await registered(one)
+    body = "x" * (8 << 20)
+    made = await one.client.execute_batch((message(sub, 1, payload={"a": body, "b": body}),))
+    (run,) = [item.execution_id for item in made.results]
+    assert (made.started, run is not None) == (1, True)
+    (command,) = (await two.client.claim(_claim("meters"))).claimed
+    await two.done(command)
+    assert await two.status(str(run)) == "COMPLETED"
+
+
 async def test_outcomes_of_both_servers_are_told_once_in_an_order_that_stays(
     pair: tuple[Rig, Rig],
 ) -> None:
@@ -118,9 +134,8 @@ async def test_a_tick_is_fired_by_one_of_two_servers(pair: tuple[Rig, Rig]) -> N
     one, two = pair
     sub = await registered(one, spec=EVERY_1S)
     await two.client.steer_subscription(sub, "activate")
-    asked = Claim(worker_id="w", pool="meters", free_slots=1, wait_seconds=10)
     for _ in range(2):
-        (command,) = (await one.client.claim(asked)).claimed
+        (command,) = (await one.client.claim(_claim("meters"))).claimed
         await one.done(command)
     await two.client.steer_subscription(sub, "deactivate")
     rows = await one.store.executions.children(sub)

@@ -32,7 +32,7 @@ LARGE = {
     "/api/result/{execution_id}": MOST_RESULT_BYTES,
     "/api/internal/objects/{key:path}": MOST_RESULT_BYTES,
     "/api/internal/requests/{request_id}/result": MOST_RESULT_BYTES,
-    "/api/subscriptions/{subscription_id}/dead-letters": MOST_BATCH_BYTES,
+    "/api/subscriptions/{subscription_id}/dead-letters": MOST_RESULT_BYTES,
     "/api/subscriptions/{subscription_id}/deliveries": MOST_BATCH_BYTES,
 }
 """Bodies that may be larger than others."""

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from noetl.api.shapes import Error, Refusal, Row  # noqa: TC001 - msgspec reads the types of the fields
+
+MOST_START_BYTES: Final = 24 << 20
+"""How large a request for runs may be.
+
+The run of the largest message holds its body twice, and bytes are a third longer as text.
+"""
 
 
 class Dedup(

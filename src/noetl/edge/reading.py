@@ -13,6 +13,7 @@ from starlette.responses import Response
 from noetl.api.commands import Claim, Claimer, Heartbeat, HeldOne, Release
 from noetl.api.events import LogBatch, Reports
 from noetl.api.models import decoder_of
+from noetl.api.subscriptions import PutDeadLetter
 from noetl.edge.bodies import CODINGS, Unpacking, must_be_plain, not_json
 from noetl.edge.door import BODY, REQUEST_S
 from noetl.edge.errors import BadMediaType, TooLarge, Unacceptable
@@ -32,9 +33,9 @@ JSON: Final = "application/json"
 TIME_LIMIT: Final = "noetl.limit"
 
 # The reports of workers come from our own encoder, are the most of all bodies, and carry what user
-# code returned: any text, however deep.
+# code returned: any text, however deep. So does a dead letter, and nobody else would keep that.
 _HOT: Final[frozenset[type]] = frozenset(
-    {Claim, Claimer, Heartbeat, HeldOne, LogBatch, Release, Reports}
+    {Claim, Claimer, Heartbeat, HeldOne, LogBatch, PutDeadLetter, Release, Reports}
 )
 _OF_IDS: Final = re.compile(r"_ids?(/[^/]*)?\Z")
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[([^\]]*)\]")

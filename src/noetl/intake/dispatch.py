@@ -8,6 +8,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import msgspec
+
 from noetl.api.client.calls import decoded, encode, problem
 from noetl.api.executions import Dedup, Execute, Ingress, Started, StartedBatch
 from noetl.api.http import NoAnswer
@@ -22,7 +24,7 @@ from noetl.intake.outcomes import (
 from noetl.sources.workloads import workload_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
     from noetl.api.client import Client
     from noetl.api.http import Answer
@@ -35,6 +37,8 @@ JITTER: Final = 0.2
 MOST_AT_ONCE: Final = 1_000
 MOST_BYTES_AT_ONCE: Final = 4 << 20
 """More is not put into one request, unless one start has more."""
+MOST_BYTES_ALONE: Final = 1 << 20
+"""A start that has more goes by the route for many, which takes larger bodies."""
 UNDER_WAY: Final = 2
 """Requests at once: one is made and read while the server works on the other."""
 LEAST_SHARED: Final = 32
@@ -57,9 +61,11 @@ class ServerStarter:
 
     async def start(self, starts: Sequence[Start]) -> list[StartOutcome]:
         """One request; without an answer none of its entries has one."""
-        is_batch = len(starts) > 1
+        body = encode(starts[0]) if len(starts) == 1 else encode({"executions": starts})
+        is_batch = len(starts) > 1 or len(body) > MOST_BYTES_ALONE
+        if is_batch and len(starts) == 1:
+            body = encode({"executions": [msgspec.Raw(body)]})
         path = "/api/execute/batch" if is_batch else "/api/execute"
-        body = encode({"executions": starts} if is_batch else starts[0])
         try:
             answer = await self._client.raw("POST", path, body)
         except NoAnswer as fault:
@@ -113,17 +119,36 @@ class Dispatcher:
         self._chance = chance or random.Random()  # noqa: S311 - jitter is no secret
 
     async def dispatch(self, starts: Sequence[Start], *, tries: int = 4) -> list[StartOutcome]:
-        """What came of each, in their order; those of one request are started in their order."""
-        made: list[StartOutcome] = []
-        for first in range(0, len(starts), self._batch_max):
-            made += await self._chunk(starts[first : first + self._batch_max], tries)
-        return made
+        """What came of each, in their order; those of one request are started in their order.
+
+        No request is made after one that nobody has answered: what comes later begins later.
+        """
+
+        async def send(some: Sequence[Start]) -> list[StartOutcome]:
+            return await self._chunk(some, tries)
+
+        return await _in_turn(self._cut(starts), send)
+
+    def _cut(self, starts: Sequence[Start]) -> Iterator[Sequence[Start]]:
+        """The starts of each request: no more, and no larger, than one holds."""
+        if len(starts) == 1:
+            yield starts
+            return
+        first = size = 0
+        for place, start in enumerate(starts):
+            more = len(encode(start))
+            is_full = size + more > MOST_BYTES_AT_ONCE or place - first == self._batch_max
+            if place > first and is_full:
+                yield starts[first:place]
+                first, size = place, 0
+            size += more
+        yield starts[first:]
 
     async def _chunk(self, starts: Sequence[Start], tries: int) -> list[StartOutcome]:
         outcomes: list[StartOutcome] = []
         open_ones = list(range(len(starts)))
         for attempt in range(tries):
-            answers = await self._starter.start([starts[index] for index in open_ones])
+            answers = await self._answers([starts[index] for index in open_ones])
             if attempt == 0:
                 outcomes = list(answers)
             for index, answer in zip(open_ones, answers, strict=True):
@@ -136,6 +161,15 @@ class Dispatcher:
             await asyncio.sleep(self._wait_s(attempt, after))
         return outcomes
 
+    async def _answers(self, starts: Sequence[Start]) -> list[StartOutcome]:
+        """What came of each: a request that is refused is split until the bad one is alone."""
+        found = await self._starter.start(starts)
+        is_split = all(one.kind == "refused" and not one.is_entry for one in found)
+        if len(starts) == 1 or not is_split:
+            return found
+        middle = len(starts) // 2
+        return await _in_turn((starts[:middle], starts[middle:]), self._answers)
+
     async def _heard(self, answers: Sequence[StartOutcome]) -> bool:
         """Tell of the attempt once: a request that failed has failed once, for all its entries."""
         if all(not answer.is_entry for answer in answers):
@@ -147,6 +181,20 @@ class Dispatcher:
         base = WAITS_S[min(attempt, len(WAITS_S) - 1)]
         wait = base * self._chance.uniform(1 - JITTER, 1 + JITTER)
         return min(max(wait, retry_after_s), LONGEST_WAIT_S)
+
+
+async def _in_turn(
+    requests: Iterable[Sequence[Start]],
+    send: Callable[[Sequence[Start]], Awaitable[list[StartOutcome]]],
+) -> list[StartOutcome]:
+    """What came of request after request; when one is not answered the next ones are not made."""
+    made: list[StartOutcome] = []
+    away: StartOutcome | None = None
+    for some in requests:
+        found = await send(some) if away is None else [away] * len(some)
+        away = next((one for one in found if one.is_of_all), None)
+        made += found
+    return made
 
 
 class Hasty:
@@ -270,16 +318,12 @@ class Gathered:
                 group.answers.set_result(found)
 
     async def _answers(self, starts: Sequence[Start]) -> list[StartOutcome | Exception]:
-        """What came of each: a request that makes no sense is split until the bad one is alone."""
+        """What came of each: starts that cannot be sent are split until the bad one is alone."""
         try:
-            found = await self._dispatcher.dispatch(starts, tries=1)
+            return [*await self._dispatcher.dispatch(starts, tries=1)]
         except Exception as fault:  # noqa: BLE001 - raised where it was asked for; others go on
             if len(starts) == 1:
                 return [fault]
-        else:
-            is_split = all(one.kind == "refused" and not one.is_entry for one in found)
-            if len(starts) == 1 or not is_split:
-                return [*found]
         middle = len(starts) // 2
         return [*await self._answers(starts[:middle]), *await self._answers(starts[middle:])]
 

@@ -43,6 +43,11 @@ class StartOutcome:
         """Whether there is a run, this one or that of the same key."""
         return self.kind in {"accepted", "duplicate"}
 
+    @property
+    def is_of_all(self) -> bool:
+        """Whether nothing else could be started now either."""
+        return self.kind in {"unavailable", "misconfigured"} and not self.is_entry
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:

@@ -165,6 +165,71 @@ def test_whoever_hears_of_an_attempt_may_end_it():
     run_virtually(main())
 
 
+async def yes(_outcome):
+    return True
+
+
+class Narrow:
+    """Takes so many starts at once; some of them not at all, and for some it is away."""
+
+    def __init__(self, most=1_000, bad="", away=""):
+        self.most, self.bad, self.away = most, bad, away
+        self.asked = []
+
+    async def start(self, starts):
+        word = "".join(start.path for start in starts)
+        self.asked.append(word)
+        if set(word) & set(self.away):
+            return [AWAY] * len(word)
+        if len(word) > self.most or set(word) & set(self.bad):
+            return [TOO_LARGE] * len(word)
+        return [OK] * len(word)
+
+
+TOO_LARGE = StartOutcome(kind="refused", code="body_too_large")
+
+
+@pytest.mark.parametrize(
+    ("starter", "outcomes", "asked"),
+    [
+        (Narrow(), [OK] * 5, ["abcde"]),
+        (Narrow(most=2), [OK] * 5, ["abcde", "ab", "cde", "c", "de"]),
+        (
+            Narrow(bad="d"),
+            [OK, OK, OK, TOO_LARGE, OK],
+            ["abcde", "ab", "cde", "c", "de", "d", "e"],
+        ),
+        (Narrow(most=2, away="c"), [AWAY] * 5, ["abcde"]),
+        (Narrow(most=1, bad="ab"), [TOO_LARGE] * 2 + [OK] * 3, None),
+    ],
+    ids=["as it is", "too many", "one is bad", "away", "two are bad"],
+)
+async def test_a_refused_request_is_split_until_the_bad_one_is_alone(starter, outcomes, asked):
+    dispatcher = Dispatcher(starter, told=yes, batch_max=10)
+    assert await dispatcher.dispatch([Execute(path=name) for name in "abcde"], tries=1) == outcomes
+    assert asked is None or starter.asked == asked
+
+
+def of_size(name, share):
+    """A start that is about such a share of what one request holds."""
+    return Execute(path=name, payload={"text": "x" * int(share * MOST_BYTES_AT_ONCE)})
+
+
+async def test_a_request_holds_so_many_bytes_and_a_larger_start_goes_alone():
+    starter = Narrow()
+    shares = {"a": 0.4, "b": 0.4, "c": 0.4, "d": 2.5, "e": 0.3, "f": 0.3, "g": 0.3, "h": 0.3}
+    starts = [of_size(name, share) for name, share in shares.items()]
+    assert await Dispatcher(starter, told=yes, batch_max=3).dispatch(starts) == [OK] * 8
+    assert starter.asked == ["ab", "c", "d", "efg", "h"]
+
+
+async def test_after_a_request_that_nobody_answers_no_other_is_made():
+    starter = Narrow(away="c")
+    dispatcher = Dispatcher(starter, told=yes, batch_max=2)
+    found = await dispatcher.dispatch([Execute(path=name) for name in "abcdef"], tries=1)
+    assert (found, starter.asked) == ([OK, OK, AWAY, AWAY, AWAY, AWAY], ["ab", "cd"])
+
+
 def test_starts_that_come_meanwhile_share_the_next_request():
     async def main():
         async def told(_outcome):
@@ -202,10 +267,6 @@ class Counted:
         await asyncio.sleep(1)
         self.now -= 1
         return [OK] * len(starts)
-
-
-async def yes(_outcome):
-    return True
 
 
 def gathered(starter, most=4, **more):

@@ -11,6 +11,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Route
 
+from noetl.api.executions import MOST_START_BYTES
 from noetl.edge.door import BODY, LATE, REQUEST_S
 from noetl.edge.errors import PoolSaturated, RequestTimeout
 from noetl.edge.problems import REQUEST_ID, answer_of, named
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from noetl.server.plane import Plane
 
 MOST_REPORT_BYTES: Final = 8 * 1024 * 1024
-MOST_BATCH_BYTES: Final = 16 * 1024 * 1024
+MOST_BATCH_BYTES: Final = MOST_START_BYTES
 MOST_RESULT_BYTES: Final = 64 * 1024 * 1024
 SERVER_FAULT: Final = 500
 _READS: Final = ("GET", "HEAD")

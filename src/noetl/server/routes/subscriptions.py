@@ -24,7 +24,7 @@ from noetl.ids import parse
 from noetl.server.access.entry import caller_of
 from noetl.server.access.listening import CONTROL, READ
 from noetl.server.auditing.audit import audited
-from noetl.server.routes.exchange import MOST_BATCH_BYTES, route
+from noetl.server.routes.exchange import MOST_RESULT_BYTES, route
 from noetl.server.subscriptions.ending import MOST_OUTCOMES, MOST_WAIT_MS
 from noetl.server.subscriptions.lifecycle import STATES, STEPS
 
@@ -143,7 +143,7 @@ async def _letters(plane: Plane, request: Request) -> Response:
 
 
 async def _put_letter(plane: Plane, request: Request) -> Response:
-    body = await read(request, PutDeadLetter, MOST_BATCH_BYTES)
+    body = await read(request, PutDeadLetter, MOST_RESULT_BYTES)
     return json(await plane.letters.put(caller_of(request), _id(request), body))
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from noetl.api.executions import MOST_START_BYTES
 from noetl.api.models import decoder_of
 from noetl.blobs.spool.item import Corrupt, Item
 from noetl.engine.events import OF_SUBSCRIPTIONS
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     Asked = Mapping[str, Any]
     Execute = Callable[[Start, Caller], Awaitable[Started]]
 
-MOST_START_BYTES: Final = 16 << 20
-"""As many as a request for runs may have."""
 _LISTENER: Final = ("runtime",)
 """A letter may do what it could when it came: what those may who take messages in."""
 _UNREADABLE: Final = "corrupt"
