@@ -249,6 +249,7 @@ class LettersSuite:
         gone = msgspec.structs.replace(change, letters_gone=("r1", "unknown"))
         assert await store.subscriptions.append(gone)
         assert await store.letters.counted(SUB) == 2
+        assert await store.letters.counted(SUB, is_here=True) == 0
 
     async def test_a_letter_that_comes_again_keeps_where_its_message_lies(self, store):
         now = await registered(store)
@@ -260,6 +261,7 @@ class LettersSuite:
             assert await store.subscriptions.append(msgspec.structs.replace(change, letters=(one,)))
             now = change.row
         assert await store.letters.page(SUB, None, 10) == [letter]
+        assert await store.letters.counted(SUB, is_here=True) == 1
 
     async def test_letters_that_lie_here_are_wanted_while_somebody_asks_for_some(self, store):
         now, other = await registered(store), str(int(SUB) + 1000)

@@ -23,6 +23,8 @@ REDRIVEN: Final = "subscription.message.redriven"
 DISCARDED: Final = "subscription.message.discarded"
 REDRIVE_REQUESTED: Final = "subscription.redrive.requested"
 DISCARD_REQUESTED: Final = "subscription.discard.requested"
+REDRIVE_COMPLETED: Final = "subscription.redrive.completed"
+DISCARD_COMPLETED: Final = "subscription.discard.completed"
 DIRECTIVES_APPLIED: Final = "subscription.message.directives_applied"
 REPLAYED: Final = "subscription.message.replayed"
 CIRCUIT_OPENED: Final = "subscription.circuit.opened"
@@ -54,6 +56,8 @@ TOLD: Final = {
     DISCARDED: ("DISCARDED", "A dead letter was dropped."),
     REDRIVE_REQUESTED: ("REQUESTED", "Dead letters are to be tried again."),
     DISCARD_REQUESTED: ("REQUESTED", "Dead letters are to be dropped."),
+    REDRIVE_COMPLETED: ("COMPLETED", "All that could be tried again of a request is."),
+    DISCARD_COMPLETED: ("COMPLETED", "All that could be dropped of a request is."),
     DIRECTIVES_APPLIED: ("APPLIED", "What headers of a message decided, and were refused."),
     REPLAYED: ("REPLAYED", "The message of a run came out of the spool."),
     CIRCUIT_OPENED: ("OPEN", "A downstream is held to be away."),

@@ -133,7 +133,7 @@ class Assembly:
         )
         self.letters: Letters | None = None
         if self.spool is not None and self.drain is not None:
-            self.letters = Letters(self.spool, clock, self.drain.wake)
+            self.letters = Letters(self.spool, clock, self.audit.tell, self.drain.wake)
 
     async def start(self) -> None:
         """Learn what was before: circuits, who drains, and what waits."""

@@ -3,20 +3,41 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
 
 from noetl.blobs.spool.base import SpoolFull
 from noetl.blobs.spool.dead import NoDeadLetter
 from noetl.blobs.spool.item import Corrupt, parts_of_name, ref_of
+from noetl.ids import made_at
 from noetl.intake.lanes import Pace
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from noetl.blobs.spool.spool import Spool
     from noetl.clock import Clock
 
 _PAGE: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Dead letters that somebody means."""
+
+    refs: tuple[str, ...] | None = None
+    """None: all of them."""
+    until: datetime | None = None
+    """Of all, those that came no later than this: no others can be meant."""
+    may_go: Callable[[], bool] = lambda: True
+    """Whether this process may go on."""
+
+    @classmethod
+    def of(cls, request: Mapping[str, Any], may_go: Callable[[], bool]) -> Wanted:
+        """Those that a request of the log means."""
+        if not request.get("all"):
+            return cls(refs=tuple(str(ref) for ref in request.get("refs") or ()), may_go=may_go)
+        return cls(until=datetime.fromisoformat(str(request["at"])), may_go=may_go)
 
 
 @dataclass(slots=True)
@@ -29,16 +50,17 @@ class Handled:
     corrupt: int = 0
     """It cannot be read and stays where it is."""
     left: int = 0
-    """There was no room for it: the request is to be repeated."""
+    """There was no room for it, or this process may not go on: the request is to be repeated."""
 
 
-async def redrive(
-    spool: Spool, refs: Sequence[str] | None, clock: Clock, rate: float | None = None
-) -> Handled:
-    """Let dead letters wait again, at their places; all of them when none is named."""
+async def redrive(spool: Spool, wanted: Wanted, clock: Clock, rate: float | None = None) -> Handled:
+    """Let dead letters wait again, at their places."""
     handled, pace = Handled(), Pace(rate, clock)
-    async for ref in _named(spool, refs):
+    async for ref in _named(spool, wanted):
         await pace.wait()
+        if not wanted.may_go():
+            handled.left += 1
+            break
         try:
             await spool.dead_letters.redrive(ref)
             handled.done += 1
@@ -51,10 +73,13 @@ async def redrive(
     return handled
 
 
-async def discard(spool: Spool, refs: Sequence[str] | None, reason: str = "") -> Handled:
-    """Delete dead letters for good; all of them when none is named."""
+async def discard(spool: Spool, wanted: Wanted, reason: str = "") -> Handled:
+    """Delete dead letters for good."""
     handled = Handled()
-    async for ref in _named(spool, refs):
+    async for ref in _named(spool, wanted):
+        if not wanted.may_go():
+            handled.left += 1
+            break
         try:
             await spool.dead_letters.discard(ref, reason)
             handled.done += 1
@@ -63,9 +88,9 @@ async def discard(spool: Spool, refs: Sequence[str] | None, reason: str = "") ->
     return handled
 
 
-async def _named(spool: Spool, refs: Sequence[str] | None) -> AsyncIterator[str]:
-    if refs is not None:
-        for ref in refs:
+async def _named(spool: Spool, wanted: Wanted) -> AsyncIterator[str]:
+    if wanted.refs is not None:
+        for ref in wanted.refs:
             yield ref
         return
     after = ""
@@ -73,5 +98,8 @@ async def _named(spool: Spool, refs: Sequence[str] | None) -> AsyncIterator[str]
         for listed in page:
             after = listed.key.rpartition("/")[2]
             parts = parts_of_name(after)
-            if parts is not None:
-                yield ref_of(spool.place.path, str(parts[0]), parts[1])
+            if parts is None:
+                continue
+            if wanted.until is not None and made_at(parts[0]) > wanted.until:
+                return
+            yield ref_of(spool.place.path, str(parts[0]), parts[1])

@@ -162,8 +162,8 @@ class Letters(Protocol):
     async def get(self, subscription_id: str, ref: str) -> LetterRow | None:
         """One letter."""
 
-    async def counted(self, subscription_id: str) -> int:
-        """How many there are."""
+    async def counted(self, subscription_id: str, *, is_here: bool = False) -> int:
+        """How many there are; or how many of them lie here."""
 
     async def wanted(self) -> list[str]:
         """Subscriptions of which letters are wanted, and that have some that lie here."""

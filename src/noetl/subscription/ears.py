@@ -103,7 +103,7 @@ class Ears:
             self._assembly.drain.wake()
         self._task = task
         if self._assembly.letters is not None:
-            self._assembly.letters.wanted(requests)
+            self._assembly.letters.wanted(requests if self.lease.is_held else ())
 
     async def close(self) -> None:
         """Tell what is left to tell, and let go."""

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from noetl.blobs.spool.memory import MemoryStore
-from noetl.intake.letters import redrive
+from noetl.intake.letters import Wanted, redrive
 from noetl.local.virtual import run_virtually
 from tests.simulation.loop import run_shuffled
 from tests.unit.intake.world import World, message, until
@@ -182,7 +182,7 @@ def test_a_death_between_the_copy_of_a_dead_letter_and_its_delete_leaves_one_of_
             assert [one["message_id"] for one in told] == (["S:0"] if is_busy else [])
             assert len(await world.objects("dlq")) == is_busy
             world.server.busy.clear()
-            await redrive(engine.spool, None, world.clock)
+            await redrive(engine.spool, Wanted(), world.clock)
             engine.drain.wake()
             await until(lambda: not engine.spool.pending())
         assert sorted(world.server.started) == ["S:0", "S:1", "S:2"]
@@ -203,12 +203,12 @@ def test_a_death_in_a_redrive_runs_the_item_once(is_after):
         world.store.dies_when = lambda name, key: name == "delete" and "/dlq/" in key
         world.store.is_after = is_after
         async with world.running() as engine:
-            task = asyncio.create_task(redrive(engine.spool, None, world.clock))
+            task = asyncio.create_task(redrive(engine.spool, Wanted(), world.clock))
             await world.store.died.wait()
             task.cancel()
             await asyncio.wait({task})
         async with world.running() as engine:
-            await redrive(engine.spool, None, world.clock)
+            await redrive(engine.spool, Wanted(), world.clock)
             engine.drain.wake()
             await until(lambda: not engine.spool.pending())
         assert world.server.started == ["S:1"]

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from noetl.blobs.spool.item import Item, sha256_of
-from noetl.intake.letters import discard, redrive
+from noetl.intake.letters import Wanted, discard, redrive
 from noetl.local.virtual import run_virtually
 from tests.unit.intake.world import World, message, settled, until
 
@@ -264,15 +264,15 @@ def test_30_a_poison_item_is_given_up_its_lane_goes_on_and_a_redrive_runs_it_onc
                 ("S:1", 3, "replay_failed"), ("S:2", 3, "replay_failed"),
             ]  # fmt: skip
             world.server.busy.clear()
-            handled = await redrive(engine.spool, [told[0]["spool_ref"]], world.clock)
+            handled = await redrive(engine.spool, Wanted(refs=(told[0]["spool_ref"],)), world.clock)
             assert handled.done == 1
             engine.drain.wake()
             await until(lambda: not engine.spool.pending())
             assert world.server.started == ["S:0", "S:3", "S:1"]
             assert "m:S:1#r1" in world.server.runs
-            handled = await discard(engine.spool, None, "of no use")
+            handled = await discard(engine.spool, Wanted(), "of no use")
             assert (handled.done, await world.objects("dlq")) == (1, [])
-            gone = await redrive(engine.spool, [told[1]["spool_ref"]], world.clock)
+            gone = await redrive(engine.spool, Wanted(refs=(told[1]["spool_ref"],)), world.clock)
             assert (gone.done, gone.missing) == (0, 1)
             await engine.audit.flush()
         assert [one["message_id"] for one in world.server.told("message.redriven")] == ["S:1"]

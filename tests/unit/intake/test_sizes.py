@@ -3,99 +3,17 @@
 from __future__ import annotations
 
 import base64
-from contextlib import asynccontextmanager
 
 import pytest
 
 from noetl.api.executions import Execute
-from noetl.bus.memory_keys import MemoryKeys
-from noetl.ids import Ids
-from noetl.intake.assembly import Assembly, Wiring
-from noetl.intake.audit import ServerPoster
-from noetl.intake.circuit_stores import KeysStore
-from noetl.intake.deliveries import Listener
 from noetl.intake.dispatch import MOST_BYTES_AT_ONCE, ServerStarter
-from noetl.intake.keeping import ServerLetters
-from noetl.intake.metrics import IntakeMetrics
-from noetl.sources.base import body_of
-from tests.unit.intake.world import spec_of
+from tests.unit.intake.bench import bench, polled
 from tests.unit.server.rig import rig, virtually
-from tests.unit.server.subscriptions.stage import PATH, TARGET, registered
+from tests.unit.server.subscriptions.stage import TARGET, registered
 
 KIB = 1024
 MIB = 1024 * KIB
-
-
-def polled(number, raw, headers=None):
-    """A message as a source gives it."""
-    return {
-        "id": f"PLANT:{number}",
-        **body_of(raw),
-        "headers": headers or {},
-        "attributes": {},
-        "metadata": {"source": "nats", "size_bytes": len(raw)},
-        "ordering_key": f"k{number % 7}",
-        "ack_id": f"ack-{number}",
-    }
-
-
-class Counted(ServerStarter):
-    """Notes how many starts each request has."""
-
-    def __init__(self, client):
-        super().__init__(client)
-        self.asked = []
-
-    async def start(self, starts):
-        self.asked.append(len(starts))
-        return await super().start(starts)
-
-
-class Bench:
-    """An engine on a server of memory parts."""
-
-    def __init__(self, r, sub, **dispatch):
-        clock = r.plane.parts.clock
-        self._r = r
-        self._sub = sub
-        self.starter = Counted(r.client)
-        spec = spec_of(dispatch={"playbook": TARGET, **dispatch}, runtime={"batch": 500})
-        self.engine = Assembly(
-            Wiring(
-                listener=Listener(subscription_id=sub, path=PATH, spec=spec, version=1),
-                tenant="default",
-                holder="one",
-                ids=Ids(clock, 9),
-                clock=clock,
-                starter=self.starter,
-                poster=ServerPoster(r.client, "one", "subscription"),
-                circuits=KeysStore(MemoryKeys(clock)),
-                letters=ServerLetters(r.client, sub),
-                metrics=IntakeMetrics([PATH], ["default"]),
-            )
-        )
-
-    async def handle(self, *messages):
-        """What each came to."""
-        found = await self.engine.intake.handle(messages)
-        return [(one.settle, one.outcome, one.reason) for one in found]
-
-    async def runs(self):
-        """The messages that have a run."""
-        rows = await self._r.store.executions.children(self._sub)
-        events = [(await self._r.client.events(row.execution_id, limit=1)).items[0] for row in rows]
-        return sorted(event["meta"]["subscription"]["message_id"] for event in events)
-
-    async def letters(self):
-        """The messages that are dead, and why."""
-        page = await self._r.client.dead_letters(self._sub)
-        return [(one.message_id, one.reason) for one in page.items]
-
-
-@asynccontextmanager
-async def bench(**dispatch):
-    async with rig() as r:
-        yield Bench(r, await registered(r), **dispatch)
 
 
 STARTED = ("ack", "started", "")

@@ -210,6 +210,8 @@ class Edge:
         while True:
             await asyncio.sleep(WATCH_S)
             if not self._assembly.lease.is_held:
+                if letters is not None:
+                    letters.wanted(())
                 continue
             try:
                 if letters is not None and self._has_dead_letters:

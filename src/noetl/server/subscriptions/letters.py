@@ -141,13 +141,20 @@ class LetterDesk:
         if body.rate is not None and body.rate <= 0:
             raise Unacceptable("`rate` is more than 0 a second")
         refs = tuple(dict.fromkeys(body.refs))
+        lying_here = 0
         for ref in refs:
-            if await self._letters.get(row.subscription_id, ref) is None:
+            letter = await self._letters.get(row.subscription_id, ref)
+            if letter is None:
                 raise NotFound(f"there is no dead letter {ref[:80]}")
+            lying_here += letter.result_ref is not None
         count = len(refs) or await self._letters.counted(row.subscription_id)
         if count == 0:
             return LettersRequested(request_id="", count=0, status="nothing")
+        if body.all:
+            lying_here = await self._letters.counted(row.subscription_id, is_here=True)
         facts: dict[str, Any] = {"remaining": count}
+        if lying_here:  # whoever holds a spool does not know when these are done
+            facts["lying_here"] = lying_here
         facts |= {"all": True} if body.all else {"refs": list(refs)}
         if body.rate is not None:
             facts["rate"] = body.rate

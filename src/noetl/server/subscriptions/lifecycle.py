@@ -121,6 +121,12 @@ def _noted(summary: dict[str, Any], name: str, item: Recorded, event: Subscripti
         summary["requests"] = [
             left for asked in summary["requests"] if (left := _without(asked, ref)) is not None
         ]
+    elif name in {names.REDRIVE_COMPLETED, names.DISCARD_COMPLETED} and summary.get("requests"):
+        summary["requests"] = [
+            asked
+            for asked in summary["requests"]
+            if asked["request_id"] != event.facts.get("request_id") or asked.get("lying_here")
+        ]
 
 
 def _without(asked: dict[str, Any], ref: object) -> dict[str, Any] | None:

@@ -209,9 +209,10 @@ class MemoryLetters:
         """One letter."""
         return self._letters.get(subscription_id, {}).get(ref)
 
-    async def counted(self, subscription_id: str) -> int:
-        """How many there are."""
-        return len(self._letters.get(subscription_id, {}))
+    async def counted(self, subscription_id: str, *, is_here: bool = False) -> int:
+        """How many there are; or how many of them lie here."""
+        letters = self._letters.get(subscription_id, {}).values()
+        return sum(letter.result_ref is not None or not is_here for letter in letters)
 
     async def wanted(self) -> list[str]:
         """Subscriptions of which letters are wanted, and that have some that lie here."""

@@ -23,7 +23,9 @@ where subscription_id = $1"""
 _LETTERS: Final = f"""{_LETTER}
     and ($2::timestamptz is null or (at, ref collate "C") > ($2, $3::text collate "C"))
 order by at, ref collate "C" limit $4"""
-_COUNTED: Final = "select count(*) from noetl.dead_letter where subscription_id = $1"
+_COUNTED: Final = """
+select count(*) from noetl.dead_letter
+where subscription_id = $1 and (result_ref is not null or not $2)"""
 _WANTED: Final = """
 select s.subscription_id from noetl.subscription s
 where json_array_length(s.summary -> 'requests') > 0 and exists (
@@ -105,9 +107,10 @@ class PostgresLetters:
         )
         return None if row is None else _letter(row)
 
-    async def counted(self, subscription_id: str) -> int:
-        """How many there are."""
-        found: int = await self._database.background.fetchval(_COUNTED, id_of(subscription_id))
+    async def counted(self, subscription_id: str, *, is_here: bool = False) -> int:
+        """How many there are; or how many of them lie here."""
+        database = self._database.background
+        found: int = await database.fetchval(_COUNTED, id_of(subscription_id), is_here)
         return found
 
     async def wanted(self) -> list[str]:

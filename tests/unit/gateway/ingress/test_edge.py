@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from noetl.blobs.spool.base import SpoolError
+from noetl.clock import rfc3339
 from noetl.gateway.ingress.edge_engine import rate_of
 from noetl.local.virtual import run_virtually
 from tests.unit.gateway.ingress.edge_town import PASSIVE, Town, known, planned
@@ -424,7 +425,8 @@ def test_dead_letters_that_somebody_wants_again_are_sent_again():
             found = await gateway.deliver(1)
             assert (found.settle, found.outcome) == ("term", "dead_lettered")
             town.server.refused.clear()
-            town.requests = [{"request_id": "r1", "action": "redrive", "all": True}]
+            at = rfc3339(town.clock.now())
+            town.requests = [{"request_id": "r1", "action": "redrive", "all": True, "at": at}]
             await until(lambda: town.server.started == ["m1"], 30)
 
     run_virtually(main())
