@@ -1,6 +1,7 @@
 """Sources as runtimes open them: they outlive their broker's restarts."""
 
 import asyncio
+from datetime import datetime, timedelta
 
 import pytest
 from nats.js.api import ConsumerConfig
@@ -11,6 +12,7 @@ from noetl.sources.connecting import connect, end
 from noetl.sources.opening import open_source
 from noetl.sources.places import as_written, place_of
 from tests.servers.nats import NatsServer
+from tests.unit.intake.world import World, settled
 
 LONG_MS = 5000
 LATE_S = 30
@@ -118,6 +120,25 @@ async def test_a_source_of_nats_tells_how_patient_its_consumer_and_stream_are(se
     source = await open_source("nats", fields, {}, SystemClock())
     assert source.facts() == Facts(max_deliver=7, max_age_s=float(HOUR_S), ack_wait_s=20.0)
     await source.close()
+
+
+async def test_a_message_that_its_stream_will_soon_forget_is_taken_in(server):
+    fields = await prepared(server)
+    source = await open_source("nats", fields, {}, SystemClock())
+    [message] = await source.poll(1, LONG_MS)
+    facts, sent_at = source.facts(), datetime.fromisoformat(message.metadata["timestamp"])
+    await source.close()
+    age_s = (SystemClock().now() - sent_at).total_seconds()
+    assert 0 <= age_s < LATE_S
+    passive = {"downstream": [{"name": "tsdb", "probe": "passive"}], "trip_after": 1}
+    came = []
+    for age in (HOUR_S / 2 - 1, HOUR_S / 2 + 1):
+        start = sent_at + timedelta(seconds=age)
+        world = World(start=start, spool={"mode": "hybrid", "circuit": passive})
+        engine = world.engine(retention_s=facts.max_age_s)
+        await engine.breakers.failed("tsdb")
+        came += settled(await engine.intake.handle([message.as_json()]))
+    assert came == [("nack", "held"), ("ack", "spooled")]
 
 
 async def test_a_consumer_that_is_not_there_is_named_with_its_stream(server):

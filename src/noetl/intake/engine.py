@@ -78,7 +78,8 @@ class Intake:
         names = [name for name in self._breakers.names if name != SERVER]
         if self._breakers.is_closed(SERVER) and any(map(self._breakers.is_closed, names)):
             return base
-        if self.keeping.buffers(*self._breakers.names):
+        away = self._breakers.names
+        if self.keeping.buffers(*away) or self.keeping.may_be_forgotten(*away):
             return base
         may_probe = not self._breakers.wait_ms(SERVER) and any(
             self._breakers.is_closed(name)

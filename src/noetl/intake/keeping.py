@@ -94,6 +94,13 @@ class Keeping:
         outage = self._breakers.outage_ms(*names)
         return outage is not None and outage >= self._escalate_after_ms
 
+    def may_be_forgotten(self, *names: str) -> bool:
+        """Whether these are away for so long that their messages become too old at the source."""
+        lasts_s, outage = self._listener.retention_s, self._breakers.outage_ms(*names)
+        if self.mode != HYBRID or lasts_s is None or outage is None:
+            return False
+        return outage >= lasts_s * _OLD * 1000
+
     async def limit(self, delivery: Delivery) -> Disposition:
         """There were too many of late: into the spool, or back to its source."""
         if self.buffers(SERVER, delivery.downstream):

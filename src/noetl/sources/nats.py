@@ -288,6 +288,7 @@ def message_of(msg: Msg, received: str) -> PolledMessage:
             "consumer_seq": about.sequence.consumer,
             "delivered": about.num_delivered,
             "pending": about.num_pending,
+            "timestamp": rfc3339(about.timestamp),
         },
         ordering_key=msg.subject,
         ack_id=msg.reply,

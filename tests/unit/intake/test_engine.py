@@ -433,6 +433,26 @@ def test_hybrid_buffers_what_its_source_may_soon_forget(facts, metadata):
     run_virtually(main())
 
 
+def test_hybrid_fetches_again_when_its_source_may_soon_forget():
+    async def main():
+        spool = {"mode": "hybrid", "hybrid_escalate_after_ms": 3_600_000}
+        world = World(spool={**spool, "circuit": {"downstream": [TSDB], "trip_after": 1}})
+        engine = world.engine(retention_s=100.0)
+        await engine.breakers.failed("tsdb")
+        await asyncio.sleep(49)
+        assert engine.intake.room(10) == 0
+        await asyncio.sleep(1)
+        assert engine.intake.room(10) == 10
+        sent = {"timestamp": "2026-05-01T10:00:00Z"}
+        young, old = message(1, "a"), message(2, "b", **sent)
+        await asyncio.sleep(1)
+        found = await engine.intake.handle([young, old])
+        assert settled(found) == [("nack", "held"), ("ack", "spooled")]
+        assert World(spool=spool).engine().intake.room(10) == 10
+
+    run_virtually(main())
+
+
 def test_36_while_paused_a_message_waits_here_or_at_its_source():
     async def main():
         world = World(spool={})

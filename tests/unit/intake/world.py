@@ -229,9 +229,9 @@ class Letters:
 class World:
     """What outlives a process: stores, the server, and downstreams."""
 
-    def __init__(self, spec=None, **more):
+    def __init__(self, spec=None, *, start=START, **more):
         self.loop = asyncio.get_running_loop()
-        self.clock = LoopClock(self.loop, START)
+        self.clock = LoopClock(self.loop, start)
         self.spec = spec if spec is not None else spec_of(**more)
         self.store = MemoryStore()
         self.keys = MemoryKeys(self.clock)
