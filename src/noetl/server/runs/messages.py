@@ -103,7 +103,7 @@ def _told(ingress: Ingress, trace: dict[str, Any] | None) -> Iterator[tuple[str,
             "delivery_id": ingress.delivery_id,
         }
         yield ACCEPTED, pushed
-    if ingress.applied or trace:
+    if ingress.applied or ingress.refused or trace:
         facts = {
             "message_id": ingress.message_id,
             "applied": list(ingress.applied),

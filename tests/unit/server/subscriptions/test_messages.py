@@ -142,10 +142,23 @@ async def test_a_body_that_comes_again_under_new_ids_is_one_run_in_one_batch_and
 @virtually
 async def test_a_message_without_directives_and_trace_tells_nothing_of_them() -> None:
     async with rig() as r:
-        sub = await registered(r)
-        refused = ({"header": "x-a", "controls": "priority", "reason": "unmapped"},)
-        made = await dispatched(r, sub, ingress={"refused": refused})
+        made = await dispatched(r, await registered(r))
         assert await facts(r, made.execution_id, "message.directives_applied") == []
+
+
+@virtually
+async def test_directives_that_were_all_refused_are_told() -> None:
+    async with rig() as r:
+        sub = await registered(r)
+        refused = {"header": "x-a", "controls": "priority", "reason": "unmapped"}
+        made = await dispatched(r, sub, ingress={"refused": (refused,)})
+        assert await facts(r, made.execution_id, "message.directives_applied") == [
+            {
+                "message_id": "PLANT:1", "applied": [], "refused": [refused],
+                "route_override": {"playbook": None, "pool": None}, "trace": None,
+                "execution_id": made.execution_id,
+            }
+        ]  # fmt: skip
 
 
 @virtually
