@@ -7,6 +7,7 @@ server is away events lie in the spool, or, without one, in memory as far as the
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -33,9 +34,12 @@ if TYPE_CHECKING:
 MOST_KEPT: Final = 10_000
 SHELVED_AT_ONCE: Final = 1_000
 LONGEST_PAUSE_S: Final = 30.0
+ASIDE: Final = "unreadable"
+"""The folder, beside events that wait, of those that nobody can read."""
 _MESSAGES: Final = "subscription.message."
 _SENSELESS: Final = frozenset({400, 413, 422})
 _encode: Final = msgspec.json.Encoder().encode
+_log: Final = logging.getLogger(__name__)
 _decoder: Final = msgspec.json.Decoder(tuple[Report, ...])
 
 
@@ -94,13 +98,22 @@ class Shelf:
         found = await self._store.list(self._folder, limit=1)
         return found[0].key if found else None
 
-    async def read(self, key: str) -> tuple[Report, ...]:
-        """What lies there; nothing when nobody can read it."""
+    async def read(self, key: str) -> tuple[Report, ...] | None:
+        """What lies there; none when nobody can read it."""
         data = await self._store.get(key)
         try:
             return () if data is None else _decoder.decode(data)
         except msgspec.MsgspecError:
-            return ()
+            return None
+
+    async def put_aside(self, key: str) -> str:
+        """Keep what nobody can read where it is in nobody's way; its new key."""
+        aside = f"{self._folder}{ASIDE}/{key.removeprefix(self._folder)}"
+        data = await self._store.get(key)
+        if data is not None:
+            await self._store.put(aside, data)
+        await self._store.delete(key)
+        return aside
 
     async def delete(self, key: str) -> None:
         """They were told."""
@@ -190,6 +203,11 @@ class Audit:
                 self._may_be_shelved = False
                 return
             events = await shelf.read(key)
+            if events is None:
+                about = {"path": self._path, "key": await shelf.put_aside(key)}
+                _log.error("events that wait cannot be read", extra=about)
+                self._lost(1)
+                continue
             for first in range(0, len(events), MOST_EVENTS):
                 self._lost(await self._poster.post(events[first : first + MOST_EVENTS]))
             await shelf.delete(key)

@@ -103,6 +103,31 @@ def test_a_death_between_telling_and_forgetting_tells_twice_and_stores_once():
     run_virtually(main())
 
 
+def test_what_nobody_can_read_is_put_aside_told_and_counted(caplog):
+    async def main():
+        world = World()
+        world.server.is_down = True
+        shelf = Shelf(world.store, FOLDER)
+        made = audit(world, shelf=shelf)
+        for n in range(2):
+            made.tell("subscription.reloaded", {"n": n})
+            assert not await made.flush()
+        key = await shelf.oldest()
+        await world.store.put(key, b"[{")
+        world.server.is_down = False
+        assert await audit(world, shelf=shelf).flush()
+        assert told(world) == [1]
+        aside = f"{FOLDER}unreadable/{key.removeprefix(FOLDER)}"
+        assert [one.key for one in await world.store.list(f"{FOLDER}unreadable/")] == [aside]
+        assert await world.store.get(aside) == b"[{"
+        assert await shelf.oldest() is None
+        assert world.metrics.audit_dropped.value(PATH) == 1
+        [line] = [one for one in caplog.records if one.name == "noetl.intake.audit"]
+        assert (line.levelname, line.path, line.key) == ("ERROR", PATH, aside)
+
+    run_virtually(main())
+
+
 def test_a_store_that_is_away_too_leaves_events_in_memory():
     class Broken(MemoryStore):
         async def put(self, *_):
