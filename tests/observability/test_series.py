@@ -8,8 +8,9 @@ import pytest
 
 from noetl.api.http import AsgiTransport
 from noetl.dsl.tasks.errors import ERROR_KINDS
+from noetl.intake.metrics import IntakeMetrics
 from noetl.server.metrics import ServerMetrics
-from noetl.telemetry.metrics import Histogram
+from noetl.telemetry.metrics import Histogram, Metrics
 from noetl.worker.metrics import WorkerMetrics
 from tests.unit.server.rig import TWO_STEPS, rig, virtually
 
@@ -51,6 +52,22 @@ worker_redactions_total{sink} worker_ready worker_foreign_pool_total
 subscription_messages_fetched_total{source} container_jobs_total{runtime,state}
 http_requests_total{status_class} http_blocked_total{reason} log_lines_total{level}
 """
+# As spec/subscriptions.md 8.2 and 10 write them; every one has the label `subscription`.
+LISTENER = """
+subscription_messages_received_total{subscription}
+subscription_executions_total{subscription,outcome}
+subscription_acked_total{subscription} subscription_nacked_total{subscription}
+subscription_directives_applied_total{subscription,controls}
+subscription_directives_refused_total{subscription,reason}
+subscription_spooled_total{subscription,reason} subscription_replayed_total{subscription}
+subscription_dead_lettered_total{subscription,reason} subscription_spool_bytes{subscription}
+subscription_spool_items{subscription} subscription_spool_oldest_seconds{subscription}
+subscription_spool_foreign_total{subscription} subscription_circuit{subscription,downstream}
+subscription_circuit_transitions_total{subscription,downstream,to}
+subscription_batch_dispatch_total{subscription} subscription_batch_messages_total{subscription}
+subscription_rate_limited_total{subscription} subscription_in_flight{subscription}
+subscription_source_backlog{subscription} subscription_audit_dropped_total{subscription}
+"""
 # What only says something where a server has a store and a bus of its own.
 NOT_ZERO = ("noetl_shard_up", "noetl_auth_total")
 SAMPLE = re.compile(r"^(noetl_\w+)(\{.*\})? (\S+)$", re.MULTILINE)
@@ -67,10 +84,17 @@ def worker() -> WorkerMetrics:
     return WorkerMetrics("shared", ("http", "python"))
 
 
+def listener() -> Metrics:
+    made = Metrics("subscription", "1")
+    for series in IntakeMetrics(("a/b",)).series:
+        made.add(series)
+    return made
+
+
 @pytest.mark.parametrize(
     ("metrics", "contract"),
-    [(ServerMetrics().all, SERVER), (worker()._metrics, WORKER)],  # noqa: SLF001 - every series
-    ids=["server", "worker"],
+    [(ServerMetrics().all, SERVER), (worker()._metrics, WORKER), (listener(), LISTENER)],  # noqa: SLF001 - every series
+    ids=["server", "worker", "listener"],
 )
 def test_every_series_of_the_contract_has_its_labels(metrics, contract) -> None:
     made = {name: set(one.labels) for name, one in metrics._series.items()}  # noqa: SLF001 - every series
@@ -104,6 +128,13 @@ def test_a_fresh_worker_shows_every_label_set_at_zero() -> None:
     for kind in ERROR_KINDS:
         sample = f'{{error_kind="{kind}",tool_kind="http"}} 0.0'
         assert f"noetl_worker_dispatch_errors_total{sample}" in text
+
+
+def test_a_fresh_listener_shows_every_label_set_at_zero() -> None:
+    text = listener().render().decode()
+    shown = SAMPLE.findall(text)
+    assert set(wanted(LISTENER)) - {name for name, _, _ in shown} == set()
+    assert [row for row in shown if float(row[2]) and "build_info" not in row[0]] == []
 
 
 @virtually

@@ -131,6 +131,7 @@ class Assembly:
         self.drain = (
             Drain(parts, self.intake, self.prober, may_drain=self._drains) if self.spool else None
         )
+        self._foreign = 0
         self.letters: Letters | None = None
         if self.spool is not None and self.drain is not None:
             self.letters = Letters(self.spool, clock, self.audit.tell, self.drain.wake)
@@ -210,6 +211,8 @@ class Assembly:
         metrics.spool_items.set(float(spool.pending()), path)
         age = 0.0 if oldest is None else (self._wiring.clock.now() - oldest).total_seconds()
         metrics.spool_oldest_s.set(max(0.0, age), path)
+        metrics.foreign.inc(path, by=max(0, spool.foreign - self._foreign))
+        self._foreign = spool.foreign
 
 
 async def _every(seconds: float, do: Callable[[], Awaitable[None]]) -> None:

@@ -66,6 +66,10 @@ class Breakers:
         }
         self.closed: Callable[[str], None] = lambda _: None
         """Is called with the name of a downstream that is back."""
+        for name in self._circuits:
+            self._shown(name)
+            for phase in PHASES:
+                metrics.transitions.inc(path, name, phase, by=0.0)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -51,6 +51,7 @@ class IntakeMetrics:
         self.spool_bytes = gauge("spool_bytes", "Size of what waits in the spool.")
         self.spool_items = gauge("spool_items", "Messages in the spool.")
         self.spool_oldest_s = gauge("spool_oldest_seconds", "Age of the oldest message there.")
+        self.foreign = count("spool_foreign_total", "Objects in the spool that are no messages.")
         self.circuit = gauge("circuit", "0 closed, 1 half open, 2 open.", downstream=named)
         self.transitions = count(
             "circuit_transitions_total", "Circuits that changed.", downstream=named, to=PHASES

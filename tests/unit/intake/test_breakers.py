@@ -22,7 +22,7 @@ from noetl.intake.circuit_stores import (
 from noetl.intake.leases import Lease
 from noetl.intake.metrics import IntakeMetrics
 from noetl.local.virtual import run_virtually
-from noetl.sources.breaker import Rules
+from noetl.sources.breaker import PHASES, Rules
 from tests.unit.intake.world import PATH, World
 
 RULES = Rules(trip_after=3, probe_after_ms=1000)
@@ -235,6 +235,21 @@ def test_without_its_store_a_circuit_lives_in_memory_and_is_written_when_the_sto
         await second.refresh()
         assert second.state("tsdb") == first.state("tsdb")
         assert len(told) == 1
+
+    run_virtually(main())
+
+
+def test_every_circuit_is_shown_before_it_changes():
+    async def main():
+        world, metrics = World(), IntakeMetrics([PATH])
+        breakers(KeysStore(world.keys), world.clock, metrics=metrics)
+        shown = [sample.labels for sample in metrics.circuit.family().samples]
+        names = ["server", "tsdb"]
+        assert [one["downstream"] for one in shown] == names
+        counted = metrics.transitions.family().samples
+        assert [(one.labels["downstream"], one.labels["to"], one.value) for one in counted] == [
+            (name, phase, 0.0) for name in names for phase in PHASES
+        ]
 
     run_virtually(main())
 

@@ -8,7 +8,7 @@ import pytest
 from noetl.blobs.spool.item import Item, sha256_of
 from noetl.intake.letters import Wanted, discard, redrive
 from noetl.local.virtual import run_virtually
-from tests.unit.intake.world import World, message, settled, until
+from tests.unit.intake.world import PATH, World, message, settled, until
 
 TSDB = {"name": "tsdb", "probe": "tcp", "target": "tsdb:5432"}
 CIRCUIT = {"downstream": [TSDB], "probe_after_ms": 1000, "probe_interval_ms": 1000}
@@ -245,6 +245,22 @@ def test_24_an_item_with_one_flipped_bit_is_a_dead_letter_and_never_starts():
         assert await world.objects("dlq") == [name]
         [told] = world.server.told("message.dead_lettered")
         assert (told["reason"], told["message_id"]) == ("corrupt", "S_1")
+
+    run_virtually(main())
+
+
+def test_objects_that_are_no_messages_are_counted_once_and_left_alone():
+    async def main():
+        world = World(spool={})
+        folder = "default/subscriptions/s/spool/"
+        await world.store.put(f"{folder}readme.txt", b"hello")
+        async with world.running():
+            await asyncio.sleep(5)
+            assert world.metrics.foreign.value(PATH) == 1
+            await world.store.put(f"{folder}again.txt", b"hello")
+            await asyncio.sleep(1_300)
+            assert world.metrics.foreign.value(PATH) == 2
+        assert await world.objects() == ["again.txt", "readme.txt"]
 
     run_virtually(main())
 
