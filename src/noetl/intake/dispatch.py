@@ -131,7 +131,7 @@ class Dispatcher:
 
     def _cut(self, starts: Sequence[Start]) -> Iterator[Sequence[Start]]:
         """The starts of each request: no more, and no larger, than one holds."""
-        if len(starts) == 1:
+        if len(starts) == 1:  # it goes, however large it is
             yield starts
             return
         first = size = 0
@@ -142,7 +142,8 @@ class Dispatcher:
                 yield starts[first:place]
                 first, size = place, 0
             size += more
-        yield starts[first:]
+        if starts:
+            yield starts[first:]
 
     async def _chunk(self, starts: Sequence[Start], tries: int) -> list[StartOutcome]:
         outcomes: list[StartOutcome] = []

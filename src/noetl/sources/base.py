@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 SOURCES: Final = ("nats", "kafka", "pubsub")
 """Every kind of source that documents may name."""
+_DEEP: Final = 500
+"""A body with fewer brackets is never nested too deep."""
+_AROUND: Final = 64
+"""So much deeper a body may come to lie: in a message, in a workload, in a request."""
 
 
 class SourceError(NoetlError):
@@ -115,13 +119,23 @@ def body_of(raw: bytes) -> dict[str, Any]:
     if not raw:
         return {"data": None}
     try:
-        return {"data": msgspec.json.decode(raw)}
+        return {"data": _parsed(raw)}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # the last: nested too deep
         pass
     try:
         return {"data": raw.decode()}
     except UnicodeDecodeError:
         return {"data": None, "encoding": "base64", "raw": base64.b64encode(raw).decode("ascii")}
+
+
+def _parsed(raw: bytes) -> Any:  # noqa: ANN401 - any JSON
+    """A body of JSON; one that could be read and then not be sent on is nested too deep, too."""
+    value = parsed = msgspec.json.decode(raw)
+    if raw.count(b"[") + raw.count(b"{") > _DEEP:
+        for _ in range(_AROUND):
+            value = [value]
+        msgspec.json.encode(value)
+    return parsed
 
 
 def bytes_of(value: Any) -> bytes:  # noqa: ANN401 - any JSON

@@ -223,6 +223,12 @@ async def test_a_request_holds_so_many_bytes_and_a_larger_start_goes_alone():
     assert starter.asked == ["ab", "c", "d", "efg", "h"]
 
 
+async def test_nothing_to_start_is_no_request():
+    starter = Narrow()
+    assert await Dispatcher(starter, told=yes, batch_max=3).dispatch([]) == []
+    assert starter.asked == []
+
+
 async def test_after_a_request_that_nobody_answers_no_other_is_made():
     starter = Narrow(away="c")
     dispatcher = Dispatcher(starter, told=yes, batch_max=2)

@@ -1,5 +1,6 @@
 """Bodies, headers and reports of messages."""
 
+import msgspec
 import pytest
 
 from noetl.sources.base import SourceError, body_of, bytes_of, lowered, report_of, unavailable
@@ -56,3 +57,11 @@ def test_a_source_whose_client_is_missing_names_the_line_that_brings_it(kind):
 def test_a_body_that_is_nested_without_end_is_text():
     body = b"[" * 100_000 + b"]" * 100_000
     assert body_of(body) == {"data": body.decode()}
+
+
+def test_a_body_can_be_sent_on_however_deep_it_is():
+    for depth in range(800, 1_010):
+        value = body_of(b"[" * depth + b"]" * depth)
+        for _ in range(32):
+            value = {"in": value}
+        msgspec.json.encode(value)
