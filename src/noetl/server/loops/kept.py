@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from noetl.errors import NoetlError
@@ -14,17 +15,29 @@ if TYPE_CHECKING:
 
 Loop: TypeAlias = "Callable[[Plane], Awaitable[None]]"
 RETRY_S: Final = 1.0
+TOLD_S: Final = 60.0
+"""How often it is told that a loop fails again and again."""
+_log: Final = logging.getLogger(__name__)
 
 
 async def kept_up(loop: Loop, plane: Plane) -> None:
     """Run a loop for ever."""
+    clock, told_at = plane.parts.clock, -TOLD_S
     while True:
         try:
             await loop(plane)
         except NoetlError as fault:
             if not fault.retryable:
                 raise
+            if clock.monotonic() - told_at >= TOLD_S:
+                told_at = clock.monotonic()
+                _log.warning("a loop failed and goes on", extra=_about(fault))
             await asyncio.sleep(RETRY_S)
+
+
+def _about(fault: NoetlError) -> dict[str, str]:
+    task = asyncio.current_task()
+    return {"loop": "" if task is None else task.get_name(), "reason": fault.message}
 
 
 ALONE_S: Final = 30.0

@@ -45,15 +45,17 @@ _GONE: Final = (
     asyncpg.CrashShutdownError,
     asyncpg.CannotConnectNowError,
     asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.QueryCanceledError,
+    asyncpg.ReadOnlySQLTransactionError,
     OSError,
 )
-_BUSY: Final = (asyncpg.TooManyConnectionsError,)
+_BUSY: Final = (asyncpg.InsufficientResourcesError, asyncpg.LockNotAvailableError)
 _CLASHED: Final = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
 
 @contextlib.contextmanager
 def translated(on_full: Callable[[], None] | None = None) -> Iterator[None]:
-    """What the driver raises when the database is away, full or busy, as an error of ours."""
+    """What the driver raises when the database is away, slow, full or busy, as an error of ours."""
     try:
         yield
     except asyncpg.DiskFullError as error:
@@ -63,12 +65,9 @@ def translated(on_full: Callable[[], None] | None = None) -> Iterator[None]:
             f"the database has no space left: {error}", hint="free space on its disk"
         ) from error
     except _BUSY as error:
-        raise DatabaseBusy(f"the database takes no more connections: {error}") from error
+        raise DatabaseBusy(f"the database has too much to do: {error}") from error
     except _GONE as error:
-        raise DatabaseGone(
-            f"the database cannot be reached: {str(error) or type(error).__name__}",
-            hint="is PostgreSQL running, and is its address right?",
-        ) from error
+        raise _gone(error) from error
     except asyncpg.InterfaceError as error:
         if _is_misuse(error):
             raise
@@ -78,6 +77,18 @@ def translated(on_full: Callable[[], None] | None = None) -> Iterator[None]:
         if "cannot switch to state" not in str(error):
             raise
         raise DatabaseGone(f"the database has ended the session: {error}") from error
+
+
+def _gone(error: Exception) -> DatabaseGone:
+    if isinstance(error, asyncpg.QueryCanceledError):
+        return DatabaseGone(f"the database did not answer in time: {error}")
+    if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
+        hint = "is it a standby, or was it set to read only?"
+        return DatabaseGone(f"the database takes no writes now: {error}", hint=hint)
+    return DatabaseGone(
+        f"the database cannot be reached: {str(error) or type(error).__name__}",
+        hint="is PostgreSQL running, and is its address right?",
+    )
 
 
 def _is_misuse(error: asyncpg.InterfaceError) -> bool:

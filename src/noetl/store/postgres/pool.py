@@ -64,12 +64,15 @@ class Pool:
 
     @contextlib.asynccontextmanager
     async def lend(self) -> AsyncIterator[Connection]:
-        """A connection; one that was left in the middle of something is not used again."""
+        """A connection; one that was left in the middle of something is not used again.
+
+        Nor is one to a server that takes no writes: the next may find the one that does.
+        """
         held = await self.take()
         watch = asyncio.get_running_loop().call_later(self._lent_s, self._unanswered, held)
         try:
             yield held
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, asyncpg.ReadOnlySQLTransactionError):
             held.terminate()
             raise
         finally:

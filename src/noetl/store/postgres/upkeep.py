@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import asyncpg
-
-from noetl.store.errors import DatabaseBusy
 from noetl.store.postgres.migrate import ENSURE_PARTITIONS, MONTHS_AHEAD
 from noetl.store.postgres.values import id_of, moment
 from noetl.store.upkeep import ROWS, Condition, Partition
@@ -106,28 +103,30 @@ select count(*) from (
 
 _PURGE: Final = {table: _delete(old) for table, old in _OLD.items()}
 _PURGEABLE: Final = {table: _count(old) for table, old in _OLD.items()}
-_EVENTS_OF: Final = """
-with old as (select execution_id, seq from noetl.event where execution_id = any($1::bigint[])
-    limit $2)
-delete from noetl.event t using old
-where t.execution_id = old.execution_id and t.seq = old.seq"""
-_LINES_OF: Final = """
-with old as (select execution_id, command_id, attempt, n from noetl.log
-    where execution_id = any($1::bigint[]) limit $2)
-delete from noetl.log t using old where t.execution_id = old.execution_id
-    and t.command_id = old.command_id and t.attempt = old.attempt and t.n = old.n"""
-_COMMANDS_OF: Final = """
-with old as (select execution_id, command_id from noetl.command
-    where execution_id = any($1::bigint[]) limit $2)
-delete from noetl.command t using old
-where t.execution_id = old.execution_id and t.command_id = old.command_id"""
+
+
+def _some_of_runs(table: str, key: str, condition: str = "true") -> str:
+    """Deletes a piece of what runs have in a table that may hold much of each."""
+    columns = ("execution_id", *key.split())
+    same = " and ".join(f"t.{name} = old.{name}" for name in columns)
+    return f"""
+with old as (select {", ".join(columns)} from noetl.{table}
+    where execution_id = any($1::bigint[]) and {condition} limit $2)
+delete from noetl.{table} t using old where {same}"""  # noqa: S608 - as above
+
+
+_MONTHLY_OF: Final = (
+    _some_of_runs("event", "seq"),
+    _some_of_runs("log", "command_id attempt n"),
+)
+_MUCH_OF: Final = (
+    _some_of_runs("command", "command_id"),
+    _some_of_runs("transient", "var_name"),
+    _some_of_runs("result", "result_id", "coalesce(scope, 'execution') <> 'permanent'"),
+)
 _REST_OF: Final = (
     "delete from noetl.timer where execution_id = any($1::bigint[])",
     "delete from noetl.execution_secret where execution_id = any($1::bigint[])",
-    "delete from noetl.transient where execution_id = any($1::bigint[])",
-    """
-delete from noetl.result where execution_id = any($1::bigint[])
-    and coalesce(scope, 'execution') <> 'permanent'""",
     "delete from noetl.callback where execution_id = any($1::bigint[])",
     "delete from noetl.callback_held where execution_id = any($1::bigint[])",
     "delete from noetl.concurrency_slot where execution_id = any($1::bigint[])",
@@ -175,10 +174,7 @@ class PostgresUpkeep:
 
     async def drop_partition(self, name: str) -> tuple[str, ...]:
         """Drop a month whose runs have all ended and are exported; else what keeps it."""
-        try:
-            return tuple(map(str, await self._database.fetchval(_DROP, name)))
-        except asyncpg.LockNotAvailableError as error:
-            raise DatabaseBusy(f"the month {name} is being read: {error}") from error
+        return tuple(map(str, await self._database.fetchval(_DROP, name)))
 
     async def purge(self, table: Table, before: str, *, is_dry: bool = False) -> int:
         """Delete some rows that are older than a moment; a dry one counts them all."""
@@ -203,7 +199,7 @@ class PostgresUpkeep:
     async def forget_runs(self, ids: Sequence[str], *, spares_events: bool = False) -> int:
         """Delete runs and everything of theirs; how many rows there were."""
         numbers = [id_of(text) for text in ids]
-        pieces = (_COMMANDS_OF,) if spares_events else (_EVENTS_OF, _LINES_OF, _COMMANDS_OF)
+        pieces = _MUCH_OF if spares_events else _MONTHLY_OF + _MUCH_OF
         count = 0
         for sql in pieces:
             while deleted := _deleted(await self._database.execute(sql, numbers, ROWS)):
