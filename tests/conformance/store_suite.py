@@ -649,6 +649,9 @@ class ClaimsSuite:
         assert await store.commands.of_worker("w1") == []
         assert await store.commands.expired(at(3000)) == []
         assert await store.commands.get("404") is None
+        those = await store.commands.those(["2", "404", "1"])
+        assert those == {"1": found[0], "2": found[1]}
+        assert await store.commands.those([]) == {}
 
     async def test_the_end_of_a_run_closes_its_open_commands_in_bulk(self, store):
         run, other = Run(), Run("331204559102443521")
@@ -718,6 +721,8 @@ class LeasesSuite:
             ),
         )
         held = [("1", 1), ("2", 1), ("3", 1), ("4", 1), ("404", 1)]
+        assert await store.commands.extend("w1", held, at(90), pool="gpu") == []
+        assert await store.commands.extend("w1", held, at(40), pool="shared") == ["1"]
         assert await store.commands.extend("w1", held, at(40)) == ["1"]
         assert (await store.commands.get("1")).lease_until == at(40)
         assert ids(await store.commands.expired(at(39))) == ["2", "3"]

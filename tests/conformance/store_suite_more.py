@@ -19,6 +19,7 @@ from noetl.store.base import (
     ScheduleListing,
     ScheduleRow,
 )
+from noetl.store.errors import OtherPool
 from tests.conformance.store_suite import RUN, at
 
 replace = msgspec.structs.replace
@@ -266,6 +267,30 @@ class RuntimesSuite:
         assert await store.runtimes.leave("worker_pool", "w1")
         assert not await store.runtimes.leave("worker_pool", "w1")
         assert await store.runtimes.listed() == []
+
+    async def test_a_process_of_another_pool_neither_beats_nor_leaves(self, store):
+        row = await store.runtimes.join(self.row(), silent_since=at(10))
+        assert not await store.runtimes.beat("worker_pool", "w1", at(120), pool="gpu")
+        assert not await store.runtimes.leave("worker_pool", "w1", pool="gpu")
+        assert await store.runtimes.listed() == [row]
+        assert await store.runtimes.beat("worker_pool", "w1", at(120), pool="shared")
+        assert await store.runtimes.leave("worker_pool", "w1", pool="shared")
+        assert await store.runtimes.listed() == []
+
+    async def test_one_that_is_bound_takes_no_name_that_lives_in_another_pool(self, store):
+        row = await store.runtimes.join(self.row(), silent_since=at(10))
+        other = self.row(pool="gpu", seen=120)
+        with pytest.raises(OtherPool):
+            await store.runtimes.join(other, silent_since=at(100), is_bound=True)
+        assert await store.runtimes.listed() == [row]
+        again = self.row(seen=110)
+        assert await store.runtimes.join(again, silent_since=at(100), is_bound=True) == replace(
+            row, heartbeat=at(110)
+        )
+        moved = await store.runtimes.join(other, silent_since=at(111), is_bound=True)
+        assert (moved.pool, await store.runtimes.listed()) == ("gpu", [moved])
+        back = await store.runtimes.join(self.row(seen=121), silent_since=at(100))
+        assert back.pool == "shared"
 
     async def test_processes_are_listed_by_name_of_a_kind_and_pool(self, store):
         for number, (kind, name, pool) in enumerate(

@@ -275,15 +275,26 @@ class Commands(Protocol):
     async def get(self, command_id: str) -> CommandRow | None:
         """One command."""
 
+    async def those(self, ids: Sequence[str]) -> dict[str, CommandRow]:
+        """Several commands by their ids, those that there are."""
+
     async def pending(
         self, pool: str, limit: int, exclude_kinds: Sequence[str] = ()
     ) -> list[CommandRow]:
         """Claimable commands of a pool: higher priority first, then oldest; none of paused runs."""
 
     async def extend(
-        self, worker_id: str, held: Sequence[tuple[str, int]], until: str
+        self,
+        worker_id: str,
+        held: Sequence[tuple[str, int]],
+        until: str,
+        *,
+        pool: str | None = None,
     ) -> list[str]:
-        """Extend leases; the commands that this worker still holds under that attempt."""
+        """Extend leases; the commands that this worker still holds under that attempt.
+
+        With `pool`, those of this pool only.
+        """
 
     async def keep(self, command_id: str, attempt: int, checkpoint: object) -> None:
         """Keep how far an attempt is, for the next one if this one is lost."""
@@ -492,21 +503,32 @@ class RuntimeRow(msgspec.Struct, frozen=True, kw_only=True):
 class Runtimes(Protocol):
     """Processes that are alive, whichever server they talk to."""
 
-    async def join(self, row: RuntimeRow, *, silent_since: str) -> RuntimeRow:
+    async def join(
+        self, row: RuntimeRow, *, silent_since: str, is_bound: bool = False
+    ) -> RuntimeRow:
         """Keep a process under its kind and name.
 
         It is given a machine number that no process holds which was heard of after `silent_since`;
-        one that comes back keeps its number and its `runtime_id`.
+        one that comes back keeps its number and its `runtime_id`. One that is bound to its pool
+        does not take the name of one of another pool that was heard of since then (`OtherPool`).
         """
 
-    async def beat(self, kind: str, name: str, now: str, free_slots: int | None = None) -> bool:
-        """Note that a process was heard of; false when it is not known."""
+    async def beat(
+        self,
+        kind: str,
+        name: str,
+        now: str,
+        free_slots: int | None = None,
+        *,
+        pool: str | None = None,
+    ) -> bool:
+        """Note that a process was heard of; false when it is not known, or not in the pool."""
 
     async def mark(self, kind: str, name: str, status: str) -> bool:
         """Give a process a status (`ready`, `draining`); false when it is not known."""
 
-    async def leave(self, kind: str, name: str) -> bool:
-        """Forget a process; false when it is not known."""
+    async def leave(self, kind: str, name: str, *, pool: str | None = None) -> bool:
+        """Forget a process; false when it is not known, or not in the pool."""
 
     async def listed(self, kind: str | None = None, pool: str | None = None) -> list[RuntimeRow]:
         """Known processes, by name."""

@@ -57,6 +57,13 @@ class NameTaken(NoetlError):
     status: ClassVar[int] = 409
 
 
+class OtherPool(NoetlError):
+    """A process of this name is alive in another pool."""
+
+    code = "pool_forbidden"
+    status: ClassVar[int] = 403
+
+
 class TooMany(NoetlError):
     """The tenant has as many of them as it may."""
 

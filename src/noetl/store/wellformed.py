@@ -1,4 +1,4 @@
-"""What every change must be, whatever store it is given to."""
+"""What every change and every process must be, whatever store it is given to."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from noetl.engine.events import TERMINAL
 from noetl.errors import NoetlError
+from noetl.store.errors import OtherPool
 
 if TYPE_CHECKING:
-    from noetl.store.base import Change
+    from noetl.store.base import Change, RuntimeRow
 
 
 class MalformedChange(NoetlError):
@@ -37,3 +38,12 @@ def check(change: Change) -> None:
         )
     if change.execution.execution_id != change.execution_id:
         raise MalformedChange(f"execution {change.execution_id}: the change names another run")
+
+
+def must_be_free(before: RuntimeRow | None, row: RuntimeRow, silent_since: str) -> None:
+    """Refuse a process the name of one that is alive in another pool."""
+    if before is not None and before.pool != row.pool and before.heartbeat >= silent_since:
+        raise OtherPool(
+            f"the process {row.name!r} is alive, and not of the pool {row.pool!r}",
+            hint="give it another name",
+        )

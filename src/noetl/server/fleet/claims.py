@@ -171,28 +171,34 @@ class Claims:
             retry_after=round(rest),
         )
 
-    async def heartbeat(self, body: Heartbeat, *, is_draining: bool = False) -> Beat:
-        """Extend the leases of a worker; what it no longer holds is lost, or to be stopped."""
+    async def heartbeat(
+        self, body: Heartbeat, caller: Caller = LOCAL, *, is_draining: bool = False
+    ) -> Beat:
+        """Extend the leases of a worker; what it no longer holds is lost, or to be stopped.
+
+        What is of another pool than the caller's is lost to him.
+        """
         self._workers.told(body.worker_id, body.free_slots)
         until = from_now(self._clock, self._handout.lease_s)
         held = {id_of_command(item.command_id): item for item in body.commands}
         extended: list[str] = []
         if held:
             asked = [(command_id, item.attempt) for command_id, item in held.items()]
-            extended = await self._commands.extend(body.worker_id, asked, until)
+            extended = await self._commands.extend(body.worker_id, asked, until, pool=caller.pool)
         if armed:
             await failpoint("server.heartbeat")
-        kept = set(extended)
+        for command_id in extended:
+            item = held.pop(command_id)
+            if item.checkpoint is not None:
+                await self._commands.keep(command_id, item.attempt, item.checkpoint)
+        rows = await self._commands.those(tuple(held)) if held else {}
         lost: list[str] = []
         stopped: list[str] = []
-        for command_id, item in held.items():
-            if command_id in kept:
-                if item.checkpoint is not None:
-                    await self._commands.keep(command_id, item.attempt, item.checkpoint)
-                continue
-            row = await self._commands.get(command_id)
+        for command_id in held:
+            row = rows.get(command_id)
+            is_foreign = row is not None and caller.pool not in {None, row.pool}
             is_open = row is not None and row.status in _OPEN
-            (lost if is_open else stopped).append(command_id)
+            (lost if is_foreign or is_open else stopped).append(command_id)
         return Beat(
             extended=tuple(extended),
             lost=tuple(lost),
@@ -223,9 +229,10 @@ class Claims:
         """Give one command back."""
         row = await self._row(event_id, caller)
         held = Held(command_id=row.command_id, attempt=body.attempt, checkpoint=body.checkpoint)
-        await self.release(Release(worker_id=body.worker_id, commands=(held,), reason=body.reason))
+        released = Release(worker_id=body.worker_id, commands=(held,), reason=body.reason)
+        await self.release(released, caller)
 
-    async def release_all(self, worker_id: str) -> int:
+    async def release_all(self, worker_id: str, caller: Caller = LOCAL) -> int:
         """Give back whatever a worker holds: it has left."""
         held = tuple(
             Held(
@@ -236,16 +243,19 @@ class Claims:
             for row in await self._commands.of_worker(worker_id)
         )
         if held:
-            await self.release(Release(worker_id=worker_id, commands=held, reason="left"))
+            await self.release(Release(worker_id=worker_id, commands=held, reason="left"), caller)
         return len(held)
 
-    async def release(self, body: Release) -> None:
+    async def release(self, body: Release, caller: Caller = LOCAL) -> None:
         """Commands that a worker gives back are claimable at once; this is no loss."""
         self._workers.seen(body.worker_id)
+        items = {id_of_command(item.command_id): item for item in body.commands}
+        rows = await self._commands.those(tuple(items))
         posts = []
-        for item in body.commands:
-            row = await self._commands.get(id_of_command(item.command_id))
+        for command_id, item in items.items():
+            row = rows.get(command_id)
             if row is not None:
+                own_pool(caller, row.pool or "")
                 make = _returning(item, body.worker_id, self._handout)
                 posts.append(Post(row.execution_id, make))
         if posts:

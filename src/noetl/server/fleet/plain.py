@@ -27,6 +27,7 @@ _STATUSES: Final = frozenset({
 _REFUSALS: Final[dict[str, tuple[type[NoetlError], str]]] = {
     "unknown_execution": (UnknownExecution, "there is no such execution"),
     "forbidden_event": (Forbidden, "workers may not post this event"),
+    "pool_forbidden": (Forbidden, "the command is of another pool"),
     "unknown_event_type": (Unacceptable, "there is no such event"),
 }
 

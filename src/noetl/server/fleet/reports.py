@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
@@ -11,13 +12,14 @@ from noetl.edge.errors import Unacceptable, UnknownExecution
 from noetl.engine import events as ev
 from noetl.engine.rows import TYPES
 from noetl.engine.upcast import type_of
+from noetl.ids import InvalidId
 from noetl.server.access.entry import LOCAL, own_pool
 from noetl.server.fleet.plain import id_of_command, plain
 from noetl.server.ingest.handout import is_held
 from noetl.server.ingest.posts import Ask, Post, Stamped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from noetl.api.events import Report, Reports
     from noetl.engine.state import Command, State
@@ -43,6 +45,7 @@ _KINDS: Final[dict[str, type[ev.Event]]] = {
 }
 _CLOSING: Final = {"command.completed": "call.done", "command.failed": "call.error"}
 _BEAT: Final = "command.heartbeat"
+_FOREIGN: Final = "pool_forbidden"
 _NO_ERROR: Final = {
     "kind": "internal",
     "code": "no_error",
@@ -89,17 +92,20 @@ class Intake:
         ask = Ask(body.worker_id, body.pool, slots, frozenset(body.exclude_kinds))
         events = [plain(report, place, body) for place, report in enumerate(body.events)]
         receipts: list[Receipt | None] = [None] * len(events)
-        posts = self._posts(events, body.worker_id, ask, receipts)
+        judge = Judge(body.worker_id, ask, receipts, caller.pool)
+        posts = self._posts(events, range(len(events)), judge)
         if posts or slots:
             await self._ingest.submit(posts, ask, size=size)
+        if judge.unclear:
+            posts += await self._again(events, judge, slots)
         for post in posts:
             if post.error is not None:
                 _refuse(post, events, receipts)
-        await self._beat(events, body.worker_id, receipts)
+        await self._beat(events, judge)
         await self._tell(events, caller, receipts)
         answered = [item for item in receipts if item is not None]
         self._count(events, receipts)
-        return self._answer(body.worker_id, events, posts, ask, answered)
+        return self._answer(body.worker_id, events, posts, judge.ask, answered)
 
     def _count(self, events: list[Report], receipts: list[Receipt | None]) -> None:
         metrics = self._metrics
@@ -131,11 +137,28 @@ class Intake:
             pressure=self._ingest.pressure,
         )
 
-    def _posts(
-        self, events: list[Report], worker_id: str, ask: Ask, receipts: list[Receipt | None]
-    ) -> list[Post]:
+    async def _again(self, events: list[Report], judge: Judge, slots: int) -> list[Post]:
+        """Judge reports of commands that their runs know no more, if they are of the pool."""
+        names = {place: _id_of(events[place]) for place in sorted(judge.unclear)}
+        rows = await self._commands.those(list(filter(None, names.values())))
+        judge.ended = {
+            place
+            for place, name in names.items()
+            if (row := rows.get(name)) is not None
+            and (row.execution_id, row.pool) == (events[place].execution_id, judge.pool)
+        }
+        given, first = judge.ask.given, judge.ask
+        judge.ask = Ask(first.worker_id, first.pool, slots - len(given), first.exclude, given=given)
+        posts = self._posts(events, sorted(judge.ended), judge)
+        if posts or slots:
+            await self._ingest.submit(posts, judge.ask)
+        return posts
+
+    def _posts(self, events: list[Report], places: Iterable[int], judge: Judge) -> list[Post]:
         groups: dict[str, list[tuple[int, Report]]] = {}
-        for place, report in enumerate(events):
+        receipts = judge.receipts
+        for place in places:
+            report = events[place]
             refusal = _refusal(report.event_type)
             if report.event_type in ev.OF_SUBSCRIPTIONS:
                 continue
@@ -144,19 +167,28 @@ class Intake:
             elif report.event_type != _BEAT:
                 groups.setdefault(str(report.execution_id), []).append((place, report))
         return [
-            Post(execution_id, judged(items, worker_id, ask, receipts), weight=len(items))
+            Post(execution_id, judge.judged(items), weight=len(items))
             for execution_id, items in groups.items()
         ]
 
-    async def _beat(
-        self, events: list[Report], worker_id: str, receipts: list[Receipt | None]
-    ) -> None:
+    async def _beat(self, events: list[Report], judge: Judge) -> None:
         for place, report in enumerate(events):
             if report.event_type == _BEAT:
-                lease_until = self._ingest.lease_until()
-                held = [(id_of_command(report.command_id), report.attempt or 1)]
-                kept = await self._commands.extend(worker_id, held, lease_until)
-                receipts[place] = _receipt(report, "stored" if kept else "late")
+                until, pool = self._ingest.lease_until(), judge.pool
+                command_id = id_of_command(report.command_id)
+                held = [(command_id, report.attempt or 1)]
+                if await self._commands.extend(judge.worker_id, held, until, pool=pool):
+                    judge.receipts[place] = _receipt(report, "stored")
+                elif await self._is_foreign(command_id, pool):
+                    judge.receipts[place] = _receipt(report, "rejected", code=_FOREIGN)
+                else:
+                    judge.receipts[place] = _receipt(report, "late")
+
+    async def _is_foreign(self, command_id: str, pool: str | None) -> bool:
+        if pool is None:
+            return False
+        row = await self._commands.get(command_id)
+        return row is None or row.pool != pool
 
     async def _tell(
         self, events: list[Report], caller: Caller, receipts: list[Receipt | None]
@@ -203,41 +235,64 @@ def _refuse(post: Post, events: list[Report], receipts: list[Receipt | None]) ->
             receipts[place] = _receipt(report, "rejected", code=error.code)
 
 
-def judged(
-    items: list[tuple[int, Report]], worker_id: str, ask: Ask, receipts: list[Receipt | None]
-) -> Callable[[State], Iterator[Stamped]]:
-    """The events of the reports of one run, in their order."""
+@dataclass(slots=True, eq=False)
+class Judge:
+    """Judges the reports of one request, and writes its receipts."""
 
-    def make(state: State) -> Iterator[Stamped]:
-        for place, report in items:
-            stamped, outcome = _judge(state, report, worker_id)
-            if isinstance(stamped, Receipt):
-                receipts[place] = stamped
-                continue
-            yield stamped
-            recorded = stamped.recorded
-            if not stamped.is_new:
-                outcome, ask.is_repeat = "duplicate", True
-            seq = recorded.seq if recorded is not None else None
-            receipts[place] = _receipt(report, outcome, seq=seq)
+    worker_id: str
+    ask: Ask
+    receipts: list[Receipt | None]
+    pool: str | None = None
+    """The only pool of whose commands the request may tell."""
+    unclear: set[int] = field(default_factory=set)
+    """Places of reports whose commands their runs do not know, and so not the pool either."""
+    ended: set[int] = field(default_factory=set)
+    """Those of them whose commands have ended and are of the pool."""
 
-    return make
+    def judged(self, items: list[tuple[int, Report]]) -> Callable[[State], Iterator[Stamped]]:
+        """The events of the reports of one run, in their order."""
 
+        def make(state: State) -> Iterator[Stamped]:
+            for place, report in items:
+                stamped, outcome = self._judge(state, place, report)
+                if isinstance(stamped, Receipt):
+                    self.receipts[place] = stamped
+                    continue
+                yield stamped
+                recorded = stamped.recorded
+                if not stamped.is_new:
+                    outcome, self.ask.is_repeat = "duplicate", True
+                seq = recorded.seq if recorded is not None else None
+                self.receipts[place] = _receipt(report, outcome, seq=seq)
 
-def _judge(state: State, report: Report, worker_id: str) -> tuple[Stamped | Receipt, Outcome]:
-    name = type_of(report.event_type)
-    command = find_command(state, str(report.command_id))
-    if name in _CLOSING:
-        if command is None or command.report is not None:
-            return _receipt(report, "duplicate"), "duplicate"
-        name = _CLOSING[name]
-    if command is None or not _is_expected(command, report, worker_id, name):
-        return _late(command, report, worker_id), "late"
-    try:
-        event = _event(name, command, report, worker_id)
-    except msgspec.ValidationError:
-        return _receipt(report, "rejected", code="bad_value"), "rejected"
-    return Stamped(event, str(report.event_id), command.id, report.created_at), "stored"
+        return make
+
+    def _judge(self, state: State, place: int, report: Report) -> tuple[Stamped | Receipt, Outcome]:
+        name, worker_id = type_of(report.event_type), self.worker_id
+        command = find_command(state, str(report.command_id))
+        if self.pool is not None and not self._is_own(command, place):
+            return _receipt(report, "rejected", code=_FOREIGN), "rejected"
+        if name in _CLOSING:
+            if command is None or command.report is not None:
+                return _receipt(report, "duplicate"), "duplicate"
+            name = _CLOSING[name]
+        if command is None or not _is_expected(command, report, worker_id, name):
+            return _late(command, report, worker_id), "late"
+        try:
+            event = _event(name, command, report, worker_id)
+        except msgspec.ValidationError:
+            return _receipt(report, "rejected", code="bad_value"), "rejected"
+        return Stamped(event, str(report.event_id), command.id, report.created_at), "stored"
+
+    def _is_own(self, command: Command | None, place: int) -> bool:
+        """Whether a report is about a command of the pool, as far as the run tells."""
+        if command is not None:
+            return command.issued.pool == self.pool
+        if place in self.ended:
+            return True
+        self.unclear.add(place)
+        self.ask.slots = 0  # a repeated request is given nothing new, and it may be one
+        return False
 
 
 def find_command(state: State, name: str) -> Command | None:
@@ -254,6 +309,14 @@ def _is_expected(command: Command, report: Report, worker_id: str, name: str) ->
     if report.attempt not in {command.attempt, None} or not is_held(command, worker_id):
         return False
     return name != "command.started" or command.status == "CLAIMED"
+
+
+def _id_of(report: Report) -> str:
+    """The id of the command that a report names; empty when it names none."""
+    try:
+        return id_of_command(report.command_id)
+    except InvalidId:
+        return ""
 
 
 def _event(name: str, command: Command, report: Report, worker_id: str) -> ev.Event:

@@ -19,6 +19,7 @@ from noetl.clock import rfc3339
 from noetl.edge.errors import Unacceptable
 from noetl.edge.moments import from_now
 from noetl.errors import NoetlError
+from noetl.server.access.caller import LOCAL, own_pool
 from noetl.store.base import RuntimeRow
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from noetl.clock import Clock
     from noetl.dsl.plugins import Plugins
     from noetl.ids import Ids
+    from noetl.server.access.caller import Caller
     from noetl.store.base import Queue, Store
 
 WORKER: Final = "worker_pool"
@@ -74,11 +76,13 @@ class Workers:
 
     # ------------------------------------------------------------------------ coming and going
 
-    async def join(self, entry: WorkerEntry) -> RuntimeRow:
+    async def join(self, entry: WorkerEntry, caller: Caller = LOCAL) -> RuntimeRow:
         """A process makes itself known, and is given a machine number."""
         row = self._row(entry)
         kept = await self._store.runtimes.join(
-            row, silent_since=from_now(self._clock, -OFFLINE_AFTER_S)
+            row,
+            silent_since=from_now(self._clock, -OFFLINE_AFTER_S),
+            is_bound=caller.pool is not None,
         )
         self._looked = None
         if kept.kind == WORKER:
@@ -109,10 +113,14 @@ class Workers:
             created_at=now,
         )
 
-    async def beat(self, kind: str, name: str, free_slots: int | None = None) -> bool:
+    async def beat(
+        self, kind: str, name: str, free_slots: int | None = None, caller: Caller = LOCAL
+    ) -> bool:
         """A process is alive; whether it is to take on nothing more."""
         now = rfc3339(self._clock.now())
-        if not await self._store.runtimes.beat(kind_of(kind), name, now, free_slots):
+        runtimes = self._store.runtimes
+        if not await runtimes.beat(kind_of(kind), name, now, free_slots, pool=caller.pool):
+            await self._must_not_be(kind, name, caller)
             raise UnknownWorker(f"there is no {kind} {name!r}", hint="register again")
         if kind == WORKER:
             self.told(name, free_slots)
@@ -137,11 +145,19 @@ class Workers:
         self._looked = None
         return found
 
-    async def leave(self, kind: str, name: str) -> None:
+    async def leave(self, kind: str, name: str, caller: Caller = LOCAL) -> None:
         """A process leaves."""
+        if not await self._store.runtimes.leave(kind_of(kind), name, pool=caller.pool):
+            await self._must_not_be(kind, name, caller)
         self._heard.pop(name, None)
-        await self._store.runtimes.leave(kind_of(kind), name)
         self._looked = None
+
+    async def _must_not_be(self, kind: str, name: str, caller: Caller) -> None:
+        """Refuse a process that was not found in the pool of the caller, and is in another."""
+        self._looked = None
+        for row in await self._known():
+            if (row.kind, row.name) == (kind, name):
+                own_pool(caller, row.pool)
 
     def seen(self, name: str, pool: str | None = None, asks_for: int | None = None) -> None:
         """A worker was heard of; one that asks for work without joining is known too."""

@@ -36,7 +36,12 @@ if TYPE_CHECKING:
 
 
 _CLAIM: Final = "command:claim"
-_RELEASED: Final = Declared(about="Takes back commands of a worker.", body=Release, answer=Released)
+_RELEASED: Final = Declared(
+    about="Takes back commands of a worker.",
+    body=Release,
+    answer=Released,
+    codes=("pool_forbidden",),
+)
 _RELEASED_ONE: Final = Declared(
     about="Takes back one command of a worker.",
     body=HeldOne,
@@ -121,8 +126,9 @@ async def _claim_one(plane: Plane, request: Request) -> Response:
 
 
 async def _heartbeat(plane: Plane, request: Request) -> Response:
-    must_serve(caller_of(request))
-    return json(await plane.claims.heartbeat(await read(request, Heartbeat)))
+    caller = caller_of(request)
+    must_serve(caller)
+    return json(await plane.claims.heartbeat(await read(request, Heartbeat), caller))
 
 
 async def _heartbeat_one(plane: Plane, request: Request) -> Response:
@@ -132,8 +138,9 @@ async def _heartbeat_one(plane: Plane, request: Request) -> Response:
 
 
 async def _release(plane: Plane, request: Request) -> Response:
-    must_serve(caller_of(request))
-    await plane.claims.release(await read(request, Release))
+    caller = caller_of(request)
+    must_serve(caller)
+    await plane.claims.release(await read(request, Release), caller)
     return json(Released())
 
 

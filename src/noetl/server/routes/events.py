@@ -15,7 +15,7 @@ from noetl.api.events import (
 )
 from noetl.api.shapes import Row
 from noetl.edge.declared import Declared
-from noetl.edge.errors import Unacceptable
+from noetl.edge.errors import Forbidden, Unacceptable
 from noetl.edge.moments import moment_of
 from noetl.edge.reading import json, length_of, read
 from noetl.ids import parse
@@ -50,13 +50,19 @@ def routes(plane: Plane) -> list[Route]:
         about="Takes lines that tasks wrote.",
         body=LogBatch,
         answer=LinesTaken,
-        codes=("batch_size_invalid",),
+        codes=("batch_size_invalid", "pool_forbidden"),
     )
     event = Declared(
         about="Takes a single event.",
         body=Posted,
         answer=PostedAnswer,
-        codes=("unknown_event_type", "bad_status", "forbidden_event", "unknown_execution"),
+        codes=(
+            "unknown_event_type",
+            "bad_status",
+            "forbidden_event",
+            "unknown_execution",
+            "pool_forbidden",
+        ),
     )
     recorded = Declared(about="Tells one event.", answer=Row, codes=("not_found",))
     result = Declared(
@@ -148,6 +154,19 @@ async def _lines(plane: Plane, request: Request) -> Response:
     if caller.is_bound:
         for name in {line.execution_id for line in lines}:
             await _must_own(plane, caller, name)
+    if caller.pool is not None:
+        await _own_lines(plane, caller.pool, lines)
     await plane.parts.store.output.add(lines)
     plane.signals.wrote({line.execution_id for line in lines})
     return json(LinesTaken(count=len(body.entries)))
+
+
+async def _own_lines(plane: Plane, pool: str, lines: list[Line]) -> None:
+    """Refuse lines that are not of a command of the pool, and of its run."""
+    told = {(line.command_id, line.execution_id) for line in lines}
+    rows = await plane.parts.store.commands.those([command_id for command_id, _ in told])
+    own = {(row.command_id, row.execution_id) for row in rows.values() if row.pool == pool}
+    if foreign := sorted(told - own):
+        raise Forbidden(
+            f"the command {foreign[0][0]} is none of the pool {pool!r}", code="pool_forbidden"
+        )

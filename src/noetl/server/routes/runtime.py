@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.routing import Route
 
+    from noetl.server.access.entry import Caller
     from noetl.server.plane import Plane
 
 
@@ -45,18 +46,22 @@ class BadQuery(NoetlError):
 
 
 _ENTRY: Final = Declared(
-    about="Makes a process known, or known again.", body=WorkerEntry, answer=Joined
+    about="Makes a process known, or known again.",
+    body=WorkerEntry,
+    answer=Joined,
+    codes=("pool_forbidden",),
 )
 _BEAT: Final = Declared(
     about="Says that a process is alive, and extends the leases that it names.",
     body=PoolHeartbeat,
     answer=Beat,
-    codes=("unknown_worker",),
+    codes=("unknown_worker", "pool_forbidden"),
 )
 _LEFT: Final = Declared(
     about="Forgets a process; what a worker held is given to others at once.",
     body=Left,
     answer=Gone,
+    codes=("pool_forbidden",),
 )
 _POOLS: Final = Declared(
     about="Lists processes, and what each pool can do, does, and has to do.",
@@ -108,13 +113,12 @@ def routes(plane: Plane) -> list[Route]:
 async def _join(plane: Plane, request: Request) -> Response:
     body = await read(request, WorkerEntry)
     caller, kind = caller_of(request), body.kind or body.component_type
-    if caller.mark("runtime:write") == "o" and kind not in map(_OWN.get, caller.roles):
-        raise Forbidden(f"a process of {', '.join(caller.roles)} is no {kind[:80]!r}")
+    _own_kind(caller, kind)
     if kind == GATEWAY and caller.is_bound:  # the server sends secrets to where it says it is
         raise Forbidden("a gateway makes itself known with a token of the platform")
     if kind == WORKER:
         own_pool(caller, pool_of(body))
-    row = await plane.workers.join(body)
+    row = await plane.workers.join(body, caller)
     parts = plane.parts
     return json(
         Joined(
@@ -127,21 +131,29 @@ async def _join(plane: Plane, request: Request) -> Response:
     )
 
 
+def _own_kind(caller: Caller, kind: str) -> None:
+    """Refuse a kind of process that those of the caller's roles are not."""
+    if caller.mark("runtime:write") == "o" and kind not in map(_OWN.get, caller.roles):
+        raise Forbidden(f"a process of {', '.join(caller.roles)} is no {kind[:80]!r}")
+
+
 async def _beat(plane: Plane, request: Request) -> Response:
     body = await read(request, PoolHeartbeat)
-    kind = body.component_type or body.kind
-    is_draining = await plane.workers.beat(kind, body.name, body.free_slots)
+    caller, kind = caller_of(request), body.component_type or body.kind
+    _own_kind(caller, kind)
+    is_draining = await plane.workers.beat(kind, body.name, body.free_slots, caller)
     held = Heartbeat(worker_id=body.name, commands=body.commands, free_slots=body.free_slots or 0)
-    return json(await plane.claims.heartbeat(held, is_draining=is_draining))
+    return json(await plane.claims.heartbeat(held, caller, is_draining=is_draining))
 
 
 async def _leave(plane: Plane, request: Request) -> Response:
     body = await read(request, Left)
-    kind = body.component_type or body.kind
+    caller, kind = caller_of(request), body.component_type or body.kind
     if not body.name:
         raise Unacceptable("`name` is empty")
-    await plane.workers.leave(kind, body.name)
-    released = await plane.claims.release_all(body.name) if kind == WORKER else 0
+    _own_kind(caller, kind)
+    await plane.workers.leave(kind, body.name, caller)
+    released = await plane.claims.release_all(body.name, caller) if kind == WORKER else 0
     return json(Gone(released=released))
 
 

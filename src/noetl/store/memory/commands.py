@@ -34,6 +34,10 @@ class MemoryCommands:
             return row
         return CommandRow(command_id=command_id, command_key="", **stone._asdict())
 
+    async def those(self, ids: Sequence[str]) -> dict[str, CommandRow]:
+        """Several commands by their ids, those that there are."""
+        return {text: row for text in ids if (row := await self.get(text)) is not None}
+
     async def pending(
         self, pool: str, limit: int, exclude_kinds: Sequence[str] = ()
     ) -> list[CommandRow]:
@@ -50,13 +54,18 @@ class MemoryCommands:
         return [self._table.rows[command_id] for _, _, command_id in found[:limit]]
 
     async def extend(
-        self, worker_id: str, held: Sequence[tuple[str, int]], until: str
+        self,
+        worker_id: str,
+        held: Sequence[tuple[str, int]],
+        until: str,
+        *,
+        pool: str | None = None,
     ) -> list[str]:
         """Extend leases; the commands that this worker still holds under that attempt."""
         extended = []
         for command_id, attempt in held:
             row = self._table.rows.get(command_id)
-            if row is None or not _is_held(row, worker_id, attempt):
+            if row is None or not _is_held(row, worker_id, attempt) or pool not in {None, row.pool}:
                 continue
             extended.append(command_id)
             if row.lease_until is None or row.lease_until < until:

@@ -8,6 +8,7 @@ import msgspec
 
 from noetl.ids import MACHINES
 from noetl.store.errors import NoMachine
+from noetl.store.wellformed import must_be_free
 
 if TYPE_CHECKING:
     from noetl.store.base import RuntimeRow
@@ -20,10 +21,14 @@ class MemoryRuntimes:
     def __init__(self, tables: Tables) -> None:
         self._rows = tables.runtimes
 
-    async def join(self, row: RuntimeRow, *, silent_since: str) -> RuntimeRow:
+    async def join(
+        self, row: RuntimeRow, *, silent_since: str, is_bound: bool = False
+    ) -> RuntimeRow:
         """Keep a process under its kind and name, with a machine number of its own."""
         name = (row.kind, row.name)
         before = self._rows.get(name)
+        if is_bound:
+            must_be_free(before, row, silent_since)
         kept = row
         if before is not None:
             kept = msgspec.structs.replace(
@@ -45,10 +50,18 @@ class MemoryRuntimes:
             if other != name and row.heartbeat >= silent_since
         }
 
-    async def beat(self, kind: str, name: str, now: str, free_slots: int | None = None) -> bool:
-        """Note that a process was heard of; false when it is not known."""
+    async def beat(
+        self,
+        kind: str,
+        name: str,
+        now: str,
+        free_slots: int | None = None,
+        *,
+        pool: str | None = None,
+    ) -> bool:
+        """Note that a process was heard of; false when it is not known, or not in the pool."""
         row = self._rows.get((kind, name))
-        if row is None:
+        if row is None or pool not in {None, row.pool}:
             return False
         slots = row.free_slots if free_slots is None else free_slots
         self._rows[kind, name] = msgspec.structs.replace(row, heartbeat=now, free_slots=slots)
@@ -62,9 +75,13 @@ class MemoryRuntimes:
         self._rows[kind, name] = msgspec.structs.replace(row, status=status)
         return True
 
-    async def leave(self, kind: str, name: str) -> bool:
-        """Forget a process; false when it is not known."""
-        return self._rows.pop((kind, name), None) is not None
+    async def leave(self, kind: str, name: str, *, pool: str | None = None) -> bool:
+        """Forget a process; false when it is not known, or not in the pool."""
+        row = self._rows.get((kind, name))
+        if row is None or pool not in {None, row.pool}:
+            return False
+        del self._rows[kind, name]
+        return True
 
     async def listed(self, kind: str | None = None, pool: str | None = None) -> list[RuntimeRow]:
         """Known processes, by name."""

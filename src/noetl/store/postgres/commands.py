@@ -20,6 +20,7 @@ _COLUMNS: Final = """c.execution_id, c.command_id, c.command_key, c.step, c.tool
     c.started_at, c.available_at, c.checkpoint"""
 _FROM: Final = f"select {_COLUMNS} from noetl.command c "  # noqa: S608 - made of constants
 _GET: Final = f"{_FROM} where c.command_id = $1"
+_THOSE: Final = f"{_FROM} where c.command_id = any($1::bigint[])"
 _PENDING: Final = f"""{_FROM}
 where c.pool = $1 and c.status = 'PENDING' and not c.is_paused and c.tool_kind <> all($3::text[])
 order by c.priority desc, c.available_at, c.command_id limit $2"""
@@ -28,7 +29,7 @@ with held as (
     select c.execution_id, c.command_id from noetl.command c
     join unnest($2::bigint[], $3::int[]) as t(command_id, attempt)
         on c.command_id = t.command_id and c.attempt = t.attempt
-    where c.status = 'CLAIMED' and c.worker_id = $1
+    where c.status = 'CLAIMED' and c.worker_id = $1 and ($5::text is null or c.pool = $5)
     order by c.execution_id, c.command_id for update of c)
 update noetl.command c set lease_until = greatest(c.lease_until, $4) from held
 where c.execution_id = held.execution_id and c.command_id = held.command_id
@@ -71,6 +72,11 @@ class PostgresCommands:
         row = await self._database.fetchrow(_GET, id_of(command_id))
         return None if row is None else _command(row)
 
+    async def those(self, ids: Sequence[str]) -> dict[str, CommandRow]:
+        """Several commands by their ids, those that there are."""
+        rows = await self._database.fetch(_THOSE, [id_of(text) for text in ids])
+        return {str(row["command_id"]): _command(row) for row in rows}
+
     async def pending(
         self, pool: str, limit: int, exclude_kinds: Sequence[str] = ()
     ) -> list[CommandRow]:
@@ -79,7 +85,12 @@ class PostgresCommands:
         return [_command(row) for row in rows]
 
     async def extend(
-        self, worker_id: str, held: Sequence[tuple[str, int]], until: str
+        self,
+        worker_id: str,
+        held: Sequence[tuple[str, int]],
+        until: str,
+        *,
+        pool: str | None = None,
     ) -> list[str]:
         """Extend leases; the commands that this worker still holds under that attempt."""
         numbers = [(id_of(command_id), attempt) for command_id, attempt in held]
@@ -89,6 +100,7 @@ class PostgresCommands:
             [number for number, _ in numbers],
             [attempt for _, attempt in numbers],
             moment(until),
+            None if pool is None else stored(pool),
         )
         extended = {row["command_id"] for row in rows}
         return [text for text, _ in held if id_of(text) in extended]

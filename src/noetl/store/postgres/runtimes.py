@@ -11,6 +11,7 @@ from noetl.store.base import RuntimeRow
 from noetl.store.errors import NoMachine
 from noetl.store.postgres.documents import stored, value_of, written
 from noetl.store.postgres.values import id_of, moment, told
+from noetl.store.wellformed import must_be_free
 
 if TYPE_CHECKING:
     import asyncpg
@@ -43,10 +44,12 @@ on conflict (kind, name) do update set pool = excluded.pool, status = excluded.s
 _BEAT: Final = """
 update noetl.runtime
 set heartbeat = $3, updated_at = $3, free_slots = coalesce($4::int, free_slots)
-where kind = $1 and name = $2 returning true"""
+where kind = $1 and name = $2 and ($5::text is null or pool = $5) returning true"""
 _MARK: Final = """
 update noetl.runtime set status = $3 where kind = $1 and name = $2 returning true"""
-_LEAVE: Final = "delete from noetl.runtime where kind = $1 and name = $2 returning true"
+_LEAVE: Final = """
+delete from noetl.runtime
+where kind = $1 and name = $2 and ($3::text is null or pool = $3) returning true"""
 _LISTED: Final = """
 select * from noetl.runtime
 where ($1::text is null or kind = $1) and ($2::text is null or pool = $2)
@@ -62,13 +65,17 @@ class PostgresRuntimes:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def join(self, row: RuntimeRow, *, silent_since: str) -> RuntimeRow:
+    async def join(
+        self, row: RuntimeRow, *, silent_since: str, is_bound: bool = False
+    ) -> RuntimeRow:
         """Keep a process under its kind and name, with a machine number of its own."""
         who = (row.kind, row.name)
         async with self._database.connection() as connection, connection.transaction():
             await connection.execute(_LOCK)
             known = await connection.fetchrow(_KNOWN, *who)
             before = None if known is None else _row(known)
+            if is_bound:
+                must_be_free(before, row, silent_since)
             machine = await connection.fetchval(
                 _MACHINE,
                 *who,
@@ -87,21 +94,28 @@ class PostgresRuntimes:
             await connection.execute(_JOIN, *_values(kept))
         return kept
 
-    async def beat(self, kind: str, name: str, now: str, free_slots: int | None = None) -> bool:
-        """Note that a process was heard of; false when it is not known."""
-        return bool(
-            await self._database.fetchval(
-                _BEAT, stored(kind), stored(name), moment(now), free_slots
-            )
-        )
+    async def beat(
+        self,
+        kind: str,
+        name: str,
+        now: str,
+        free_slots: int | None = None,
+        *,
+        pool: str | None = None,
+    ) -> bool:
+        """Note that a process was heard of; false when it is not known, or not in the pool."""
+        who = (stored(kind), stored(name))
+        within = None if pool is None else stored(pool)
+        return bool(await self._database.fetchval(_BEAT, *who, moment(now), free_slots, within))
 
     async def mark(self, kind: str, name: str, status: str) -> bool:
         """Give a process a status; false when it is not known."""
         return bool(await self._database.fetchval(_MARK, stored(kind), stored(name), status))
 
-    async def leave(self, kind: str, name: str) -> bool:
-        """Forget a process; false when it is not known."""
-        return bool(await self._database.fetchval(_LEAVE, stored(kind), stored(name)))
+    async def leave(self, kind: str, name: str, *, pool: str | None = None) -> bool:
+        """Forget a process; false when it is not known, or not in the pool."""
+        within = None if pool is None else stored(pool)
+        return bool(await self._database.fetchval(_LEAVE, stored(kind), stored(name), within))
 
     async def listed(self, kind: str | None = None, pool: str | None = None) -> list[RuntimeRow]:
         """Known processes, by name."""
