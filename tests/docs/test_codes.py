@@ -27,6 +27,7 @@ TABLES = ("api/codes.py", "api/failures.py")
 OTHER = {
     "conflict": "the code of a class that is always raised with another",
     "warning": "of a dry run, which goes well",
+    "no_free_slot": "why a claim, which goes well, has left a command out",
 }
 KNOWN = {*PROBLEMS, *RUNS, *PROCESSES, *FAILURES, *CODES, *OTHER}
 LATER = {

@@ -87,7 +87,10 @@ class CommandState(msgspec.Struct, frozen=True, kw_only=True):
 class Claim(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """A worker asks for work of its pool; with `wait_seconds` the request is parked."""
+    """A worker asks for work of its pool; with `wait_seconds` the request is parked.
+
+    With `event_ids`, of which there are at most 64, it asks for these commands.
+    """
 
     worker_id: str
     pool: str
@@ -108,7 +111,7 @@ class Claimer(
 
 
 class Skipped(msgspec.Struct, frozen=True, kw_only=True):
-    """A command that was asked for and not given."""
+    """A command that was asked for and not given; `no_free_slot`: others have taken the slots."""
 
     event_id: str
     code: str

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from noetl.api.commands import Beat, Claimed, Extended, Held, Release, Skipped
-from noetl.edge.errors import Conflict, UnknownCommand
+from noetl.edge.errors import Conflict, Unacceptable, UnknownCommand
 from noetl.edge.moments import from_now, seconds_until
 from noetl.engine import events as ev
 from noetl.errors import NoetlError
+from noetl.ids import InvalidId
 from noetl.server.access.entry import LOCAL, own_pool
 from noetl.server.fleet.plain import id_of_command
 from noetl.server.fleet.reports import find_command
@@ -20,10 +21,11 @@ from noetl.server.ingest.posts import Ask, Post, Stamped
 from noetl.telemetry.failpoint import armed, failpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from noetl.api.commands import Claim, Command, Heartbeat, HeldOne
     from noetl.clock import Clock
+    from noetl.engine.state import Command as Open
     from noetl.engine.state import State
     from noetl.server.access.entry import Caller
     from noetl.server.fleet.workers import Workers
@@ -70,16 +72,40 @@ class Claims:
         return Claimed(claimed=tuple(ask.given))
 
     async def _claim_named(self, body: Claim, caller: Caller) -> Claimed:
-        claimed: list[Command] = []
-        skipped: list[Skipped] = []
-        for event_id in body.event_ids:
-            try:
-                claimed.append(await self.claim_one(event_id, body.worker_id, caller))
-            except NoetlError as refusal:
-                if refusal.retryable:
-                    raise
-                skipped.append(Skipped(event_id=str(event_id), code=refusal.code))
-        return Claimed(claimed=tuple(claimed), skipped=tuple(skipped))
+        """As many of the named commands as there are slots for, in one read and one commit."""
+        if len(body.event_ids) > MOST_SLOTS:
+            raise Unacceptable(
+                f"{len(body.event_ids)} commands in one claim", code="batch_size_invalid",
+                hint=f"at most {MOST_SLOTS}",
+            )  # fmt: skip
+        asked = dict.fromkeys(map(str, body.event_ids))
+        names, refusals = _ids(asked)
+        rows = await self._commands.those(tuple(names))
+        given: dict[str, Command] = {}
+        slots = max(1, min(body.free_slots, MOST_SLOTS))
+        posts: dict[str, Post] = {}
+        for command_id, name in names.items():
+            row = rows.get(command_id)
+            if row is None:
+                refusals[name] = UnknownCommand.code
+            elif caller.pool not in {None, row.pool}:
+                refusals[name] = "pool_forbidden"
+            else:
+                make = self._taking(row, body.worker_id, given, slots)
+                posts[name] = Post(row.execution_id, make)
+        if posts:
+            await self._ingest.submit(posts.values())
+        for name, post in posts.items():
+            if isinstance(post.error, NoetlError) and not post.error.retryable:
+                refusals[name] = post.error.code
+            elif post.error is not None:
+                raise post.error
+        return Claimed(
+            claimed=tuple(given[number] for number in names if number in given),
+            skipped=tuple(
+                Skipped(event_id=name, code=refusals[name]) for name in asked if name in refusals
+            ),
+        )
 
     async def claim_one(
         self, event_id: str | int, worker_id: str, caller: Caller = LOCAL
@@ -87,23 +113,31 @@ class Claims:
         """The command that a hint names, or why it cannot be had."""
         self._workers.seen(worker_id)
         row = await self._row(event_id, caller)
+        given: dict[str, Command] = {}
+        await self._ingest.post(Post(row.execution_id, self._taking(row, worker_id, given)))
+        return given[row.command_id]
+
+    def _taking(
+        self, row: CommandRow, worker_id: str, given: dict[str, Command], slots: int = 1
+    ) -> Callable[[State], Iterator[Stamped]]:
+        """Claims a command while fewer are given than there are slots."""
         if row.attempt > 1:
             self._handout.remember(row.command_id, row.attempt, row.checkpoint)
-        given: list[Command] = []
 
         def make(state: State) -> Iterator[Stamped]:
-            given.clear()
+            given.pop(row.command_id, None)
             command = find_command(state, row.command_id)
             if command is None or command.report is not None:
                 raise _gone(state, row)
-            if is_held(command, worker_id):
+            is_mine = is_held(command, worker_id)
+            if not is_mine:
+                self._must_be_free(state, command, row)
+            if len(given) >= slots:
+                raise Conflict("the worker has no free slot", code="no_free_slot")
+            if is_mine:
                 until = row.lease_until or command.lease_until or ""
-                given.append(self._handout.body(state, command, until))
+                given[row.command_id] = self._handout.body(state, command, until)
                 return
-            if state.is_paused:
-                raise Conflict("the execution is paused", code="execution_paused")
-            if command.status != "PENDING" or is_last_chance(command.lost, command.max_attempts):
-                raise self._taken(row)  # the hand-out knows beside what a last try may run
             until = from_now(self._clock, self._handout.lease_s)
             yield Stamped(
                 ev.CommandClaimed(
@@ -114,10 +148,16 @@ class Claims:
                     lease_until=until,
                 )
             )
-            given.append(self._handout.body(state, command, until))
+            given[row.command_id] = self._handout.body(state, command, until)
 
-        await self._ingest.post(Post(row.execution_id, make))
-        return given[0]
+        return make
+
+    def _must_be_free(self, state: State, command: Open, row: CommandRow) -> None:
+        """Refuse a command that nobody may have now."""
+        if state.is_paused:
+            raise Conflict("the execution is paused", code="execution_paused")
+        if command.status != "PENDING" or is_last_chance(command.lost, command.max_attempts):
+            raise self._taken(row)  # the hand-out knows beside what a last try may run
 
     async def _row(self, event_id: str | int, caller: Caller) -> CommandRow:
         row = await self._commands.get(id_of_command(event_id))
@@ -260,6 +300,18 @@ class Claims:
                 posts.append(Post(row.execution_id, make))
         if posts:
             await self._ingest.submit(posts)
+
+
+def _ids(names: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Ids of commands with the name of each, and names that are none with the reason."""
+    found: dict[str, str] = {}
+    refusals: dict[str, str] = {}
+    for name in names:
+        try:
+            found.setdefault(id_of_command(name), name)
+        except InvalidId as refusal:
+            refusals[name] = refusal.code
+    return found, refusals
 
 
 def _returning(

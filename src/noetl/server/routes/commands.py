@@ -57,7 +57,7 @@ def routes(plane: Plane) -> list[Route]:
         about="Gives a worker commands of its pool, and waits for some if it likes.",
         body=Claim,
         answer=Claimed,
-        codes=("pool_forbidden",),
+        codes=("pool_forbidden", "batch_size_invalid"),
     )
     beat = Declared(about="Keeps the commands of a worker for it.", body=Heartbeat, answer=Beat)
     command = Declared(about="Tells one command.", answer=CommandState, codes=("unknown_command",))
