@@ -251,6 +251,7 @@ class Worker:
             held=self.held,
             consumer=self.consumer,
             servers=self.servers,
+            drain=self.drain,
             meters=self._parts.meters,
         )
 

@@ -43,6 +43,8 @@ class Control(msgspec.Struct, frozen=True):
     command_ids: tuple[str | int, ...] = ()
     attempts: dict[str, int] = {}
     """Which attempt of a command is meant; without it, any."""
+    workers: tuple[str, ...] = ()
+    """Who is to drain; without it, everybody."""
 
 
 class Hint(msgspec.Struct, frozen=True):
@@ -92,6 +94,7 @@ class Ear:
     held: Held
     consumer: Consumer
     servers: Servers
+    drain: Callable[[], None]
     meters: Meters = field(default_factory=Meters)
 
 
@@ -126,7 +129,7 @@ class Listener:
                 await asyncio.gather(*(self._heard(message) for message in found))
 
     async def obey(self) -> None:
-        """Stop what the server says is wanted no more, until cancelled."""
+        """Stop what the server says is wanted no more, or altogether, until cancelled."""
         ear, backoff = self._ear, Backoff(*_BUS)
         while True:
             try:
@@ -217,6 +220,8 @@ class Listener:
             ids = word.command_ids or ((word.execution_id,) if word.execution_id else ())
             stopped = self._ear.held.stop_ids(map(str, ids), word.attempts)
             self._ear.meters.cancelled("control", stopped)
+        elif word.op == "drain" and self._ear.worker_id in (word.workers or {self._ear.worker_id}):
+            self._ear.drain()
 
 
 def _read(payload: bytes) -> Hint | None:

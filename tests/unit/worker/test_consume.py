@@ -161,6 +161,24 @@ def test_a_word_about_a_lost_attempt_leaves_the_next_one():
     assert play(scene) == ["call.done"]
 
 
+@pytest.mark.parametrize("word", [{"op": "drain", "workers": ["w-9", "w-1"]}, {"op": "drain"}])
+def test_a_word_on_the_bus_drains_at_once(word):
+    async def scene():
+        server, bus = FakeServer(), MemoryBus()
+        async with Stage(server, bus=bus) as stage:
+            await server.until(lambda: bool(server.claims))
+            await bus.tell("noetl.control.shared", b'{"op": "drain", "workers": ["w-9"]}')
+            await bus.tell("noetl.control.shared", b'{"op": "dance"}')
+            server.offer(server.command())
+            await server.finals()
+            began = asyncio.get_running_loop().time()
+            await bus.tell("noetl.control.shared", json.dumps(word).encode())
+            await stage.task
+            return asyncio.get_running_loop().time() - began < 1, server.left
+
+    assert play(scene) == (True, ["w-1"])
+
+
 def test_a_bus_that_is_gone_leaves_the_parked_claim():
     async def scene():
         server, bus = FakeServer(), MemoryBus()

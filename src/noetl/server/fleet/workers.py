@@ -7,6 +7,7 @@ too, so that a request for work needs no write to be a sign of life.
 from __future__ import annotations
 
 import asyncio
+import logging
 from base64 import b64decode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -15,6 +16,7 @@ import msgspec
 
 from noetl.api.runtime import Pool, Pools, Process
 from noetl.bus.base import BusGone
+from noetl.bus.subjects import control
 from noetl.clock import rfc3339
 from noetl.edge.errors import Unacceptable
 from noetl.edge.moments import from_now
@@ -39,9 +41,11 @@ OFFLINE_AFTER_S: Final = 90.0
 LOOK_S: Final = 1.0
 BUS_S: Final = 2.0
 """What the bus does not tell within this time is not told."""
+DRAINING: Final = "draining"
 MOST_HEARD: Final = 10_000
 MOST_NAME: Final = 255
 _KEY_BYTES: Final = 32
+_log: Final = logging.getLogger(__name__)
 
 
 class UnknownWorker(NoetlError):
@@ -124,8 +128,12 @@ class Workers:
             raise UnknownWorker(f"there is no {kind} {name!r}", hint="register again")
         if kind == WORKER:
             self.told(name, free_slots)
+        return await self.is_draining(name, kind)
+
+    async def is_draining(self, name: str, kind: str = WORKER) -> bool:
+        """Whether a process is to take on nothing more."""
         return any(
-            row.name == name and row.kind == kind and row.status == "draining"
+            row.name == name and row.kind == kind and row.status == DRAINING
             for row in await self._known()
         )
 
@@ -141,9 +149,20 @@ class Workers:
             what = f"no worker {worker!r}" if worker is not None else "no worker"
             raise UnknownWorker(f"the pool {pool!r} has {what}")
         for name in found:
-            await self._store.runtimes.mark(WORKER, name, "draining")
+            await self._store.runtimes.mark(WORKER, name, DRAINING)
         self._looked = None
+        await self._tell(pool, {"op": "drain", "workers": found})
         return found
+
+    async def _tell(self, pool: str, word: dict[str, object]) -> None:
+        """Tell live workers at once; the answers to their beats repeat it."""
+        if self._bus is None:
+            return
+        try:
+            async with asyncio.timeout(BUS_S):
+                await self._bus.tell(control(pool), msgspec.json.encode(word))
+        except (BusGone, TimeoutError):
+            _log.info("workers hear of their drain by their beats", extra={"pool": pool})
 
     async def leave(self, kind: str, name: str, caller: Caller = LOCAL) -> None:
         """A process leaves."""

@@ -128,7 +128,9 @@ async def _claim_one(plane: Plane, request: Request) -> Response:
 async def _heartbeat(plane: Plane, request: Request) -> Response:
     caller = caller_of(request)
     must_serve(caller)
-    return json(await plane.claims.heartbeat(await read(request, Heartbeat), caller))
+    body = await read(request, Heartbeat)
+    is_draining = await plane.workers.is_draining(body.worker_id)
+    return json(await plane.claims.heartbeat(body, caller, is_draining=is_draining))
 
 
 async def _heartbeat_one(plane: Plane, request: Request) -> Response:

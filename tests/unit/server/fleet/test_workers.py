@@ -167,3 +167,35 @@ async def test_slots_have_a_measure() -> None:
             with pytest.raises(Refused) as refused:
                 await r.client.register_worker(entry)
             assert (refused.value.problem.status, refused.value.code) == (422, "validation_failed")
+
+
+@virtually
+async def test_workers_that_are_to_drain_are_told_on_the_bus_and_by_both_beats() -> None:
+    async with rig() as r:
+        for name in ("w1", "w2"):
+            await r.client.register_worker(msgspec.structs.replace(ENTRY, name=name))
+        async with r.bus.listen("noetl.control.gpu") as words:
+            assert (await r.client.drain_pool("gpu", "w2")).workers == ("w2",)
+            one = msgspec.json.decode((await anext(words)).payload)
+            beats = [
+                (
+                    (await r.client.heartbeat(Heartbeat(worker_id=name))).drain,
+                    (await r.client.pool_heartbeat(PoolHeartbeat(name=name))).drain,
+                )
+                for name in ("w1", "w2")
+            ]
+            await r.client.drain_pool("gpu")
+            every = msgspec.json.decode((await anext(words)).payload)
+        assert one == {"op": "drain", "workers": ["w2"]}
+        assert every == {"op": "drain", "workers": ["w1", "w2"]}
+        assert beats == [(False, False), (True, True)]
+        assert (await r.client.heartbeat(Heartbeat(worker_id="nobody"))).drain is False
+
+
+@virtually
+async def test_a_drain_needs_no_bus() -> None:
+    async with rig() as r:
+        await r.client.register_worker(ENTRY)
+        await r.bus.close()
+        assert (await r.client.drain_pool("gpu")).workers == ("w1",)
+        assert (await r.client.pool_heartbeat(PoolHeartbeat(name="w1"))).drain is True
