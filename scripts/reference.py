@@ -33,7 +33,7 @@ def settings_page() -> str:
     """The table of environment variables."""
     rows = (
         f"| `{s.name}`{''.join(f', `{alias}`' for alias in s.aliases)} | {s.kind} "
-        f"| {f'`{s.default}`' if s.default else '-'} | {', '.join(s.processes) or '-'} "
+        f"| {f'`{s.default}`' if s.default else '-'} | {', '.join(s.processes) or 'nobody yet'} "
         f"| {s.meaning} |"
         for s in SETTINGS
     )
@@ -45,7 +45,7 @@ def settings_page() -> str:
         "A secret may be named by its file instead: `NAME_FILE`.",
         "`--print-settings` of `noetl server` and `noetl worker` shows what is in force.",
         "A `NOETL_*` name that is not in this table is a warning with the nearest known name.",
-        "A name with `-` under *read by* has its place, and no reader yet.",
+        "A name that nobody reads yet has its place and does nothing; setting it is a warning.",
         "",
         "| name | type | default | read by | meaning |",
         "|---|---|---|---|---|",

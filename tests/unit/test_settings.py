@@ -105,6 +105,13 @@ def test_known_and_foreign_names_give_no_warning():
     assert warnings({"COLUMNS": ""}) == []
 
 
+def test_a_name_that_nothing_reads_yet_is_a_warning_when_it_is_set():
+    assert warnings({"NOETL_SHARDS_FILE": "/s", "NATS_CONSUMER": "c", "NOETL_SHARD_COUNT": ""}) == [
+        "NOETL_SHARDS_FILE is set, and nothing reads it yet.",
+        "NATS_CONSUMER is set, and nothing reads it yet.",
+    ]
+
+
 def test_an_unknown_name_is_a_warning_with_the_nearest_known_one():
     assert warnings({"NOETL_OUPTUT": "json"}) == [
         "NOETL_OUPTUT is not a setting of NoETL; did you mean NOETL_OUTPUT?"
@@ -172,12 +179,10 @@ def test_names_that_nothing_reads_yet_are_known():
         "NATS_FILTER_SUBJECT",
         "NOETL_ALERT_CHANNELS",
         "NOETL_CLUSTER_DSN",
-        "NOETL_PUBLIC_SERVER_URL",
         "NOETL_SHARDS",
         "NOETL_SHARD_COUNT",
         "NOETL_SHARD_INDEX",
         "NOETL_SHARD_INDEX_FROM_HOSTNAME",
-        "NOETL_TASK_SEQUENCE_MAX_ITERATIONS",
     }
 
 
@@ -218,6 +223,8 @@ def test_every_setting_of_a_server_reaches_its_field():
         NOETL_SHARD_SERVERS="http://a, http://b",
         NOETL_TLS_CERT="c",
         NOETL_TLS_KEY="k",
+        NOETL_TLS_CLIENT_CA="a",
+        NOETL_PUBLIC_SERVER_URL="https://noetl.example",
     )
 
     assert (found.host, found.port, found.metrics_port) == ("0.0.0.0", 8083, None)  # noqa: S104 - a value
@@ -226,6 +233,7 @@ def test_every_setting_of_a_server_reaches_its_field():
     assert found.internal_tokens == ("new", "old")
     assert found.servers == ("http://a", "http://b")
     assert found.url == "https://0.0.0.0:8083"
+    assert (found.tls_client_ca, found.public_url) == ("a", "https://noetl.example")
 
 
 @pytest.mark.parametrize(
@@ -250,6 +258,7 @@ def test_every_setting_of_a_server_reaches_its_field():
             {"NOETL_TLS_CERT": "c"},
             "NOETL_TLS_CERT and NOETL_TLS_KEY go together; one of them is unset.",
         ),
+        ({"NOETL_TLS_CLIENT_CA": "a"}, "NOETL_TLS_CLIENT_CA needs NOETL_TLS_CERT."),
         (
             {"NOETL_METRICS_PORT": "8082"},
             "NOETL_METRICS_PORT and NOETL_PORT are the same port.",

@@ -12,6 +12,7 @@ from noetl.cli.text import columns, wrapped
 from noetl.settings import SETTINGS
 
 _TYPE_WIDTH = 40
+_UNREAD = "Nothing reads it yet."
 
 if TYPE_CHECKING:
     from noetl.cli.output import Output
@@ -113,7 +114,7 @@ def _of_command_line(topic: str) -> "Explanation | None":
             return Explanation(
                 topic=f"setting.{setting.name}",
                 title=setting.meaning,
-                text=setting.meaning,
+                text=setting.meaning if setting.is_read else f"{setting.meaning} {_UNREAD}",
                 type=setting.kind,
                 default=setting.default,
             )

@@ -118,6 +118,7 @@ async def opened(stack: AsyncExitStack, settings: ServerSettings) -> Backends:
         inline_bytes=settings.inline_bytes,
         backlog_max=settings.backlog_max,
         server_url=settings.url,
+        public_url=settings.public_url,
         is_open=False,
         internal_tokens=_internal_tokens(settings),
         internal_token_file=Path(file) if (file := settings.internal_token_file) else None,

@@ -44,6 +44,8 @@ class ServerParts:
     backlog_max: int = 10_000
     """Commands of a pool that wait for a worker, before new runs of it are refused."""
     server_url: str = ""
+    public_url: str = ""
+    """Where the API is, as seen from outside."""
     kinds: frozenset[str] | None = None
     """The kinds of tools that workers of this installation have; none: every known one."""
     plugins: Plugins | None = None

@@ -80,7 +80,12 @@ async def _serve(
         server.plane.metrics.lines = lines.written
         server.plane.metrics.spans = spans
         async with server, asyncio.TaskGroup() as group:
-            api = listener(server.asgi, tls_cert=settings.tls_cert, tls_key=settings.tls_key)
+            api = listener(
+                server.asgi,
+                tls_cert=settings.tls_cert,
+                tls_key=settings.tls_key,
+                tls_client_ca=settings.tls_client_ca,
+            )
             listeners = [api, *(listener(server.watched) for _ in sockets[1:])]
             beside = [group.create_task(loop(), name=n) for n, loop in backends.loops.items()]
             for each, open_socket in zip(listeners, sockets, strict=True):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from noetl.settings.sources import environment
-from noetl.settings.table import FILES, is_known, unknown_names
+from noetl.settings.table import FILES, is_known, unknown_names, unread_names
 from noetl.settings.values import words
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def warnings(environ: Mapping[str, str] | None = None) -> list[str]:
     found = []
     if columns and _positive(columns) is None:
         found.append(f"COLUMNS is not a whole number above zero: {columns!r} is ignored.")
-    return found + unknown_names(env)
+    return found + unknown_names(env) + unread_names(env)
 
 
 def _positive(text: str) -> int | None:

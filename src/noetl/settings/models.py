@@ -46,6 +46,7 @@ class ServerSettings(Model):
     port: int = of("NOETL_PORT", 8082, whole(*PORTS))
     metrics_port: int | None = of("NOETL_METRICS_PORT", None, or_none(whole(*PORTS)), unset="9090")
     server_url: str = of("NOETL_SERVER_URL", "", HTTP)
+    public_url: str = of("NOETL_PUBLIC_SERVER_URL", "", HTTP)
     servers: tuple[str, ...] = of("NOETL_SHARD_SERVERS", (), words)
     database_url: str = of("NOETL_DATABASE_URL", "", POSTGRES)
     database_pool_max: int = of("NOETL_DATABASE_POOL_MAX", 16, whole(2, 1000))
@@ -81,6 +82,7 @@ class ServerSettings(Model):
     outbox_publisher: str = of("NOETL_OUTBOX_PUBLISHER", "server", choice("server", "playbook"))
     tls_cert: str = of("NOETL_TLS_CERT", "", text)
     tls_key: str = of("NOETL_TLS_KEY", "", text)
+    tls_client_ca: str = of("NOETL_TLS_CLIENT_CA", "", text)
     otlp_endpoint: str = of("OTEL_EXPORTER_OTLP_ENDPOINT", "", HTTP)
     otlp_headers: str = of("OTEL_EXPORTER_OTLP_HEADERS", "", text)
     service_name: str = of("OTEL_SERVICE_NAME", "", text)
@@ -106,6 +108,8 @@ class ServerSettings(Model):
             )
         if bool(self.tls_cert) != bool(self.tls_key):
             raise BadSetting("NOETL_TLS_CERT and NOETL_TLS_KEY go together; one of them is unset.")
+        if self.tls_client_ca and not self.tls_cert:
+            raise BadSetting("NOETL_TLS_CLIENT_CA needs NOETL_TLS_CERT.")
         if self.metrics_port == self.port:
             raise BadSetting("NOETL_METRICS_PORT and NOETL_PORT are the same port.")
         if self.env == "production":
@@ -138,6 +142,9 @@ class WorkerSettings(Model):
     outbox_max_bytes: int = of("NOETL_WORKER_OUTBOX_MAX_BYTES", 1 << 30, whole(1 << 20, 1 << 50))
     tool_timeout_max_s: float = of("NOETL_WORKER_TOOL_TIMEOUT_MAX", 3600.0, number(1, 86400))
     command_timeout_s: float = of("NOETL_WORKER_COMMAND_TIMEOUT_SECONDS", 300.0, number(0.1, 86400))
+    most_task_runs: int = of(
+        "NOETL_TASK_SEQUENCE_MAX_ITERATIONS", 1_000_000, whole(1, 1_000_000_000)
+    )
     inline_bytes: int = of("NOETL_INLINE_MAX_BYTES", 65536, whole(1024, 1 << 16))
     memory_high: float = of("WORKER_MEMORY_HIGH", 0.8, share)
     python_sandbox: str = of("NOETL_PYTHON_SANDBOX", "prefer", choice("prefer", "require", "off"))

@@ -1,6 +1,6 @@
 """Every setting of every process in one table, as data.
 
-It also lists names that nothing reads yet: nobody is to be warned about a name that has its place.
+It also lists names that nothing reads yet: whoever sets one is told so.
 The table is all that makes this module long.
 """
 
@@ -32,6 +32,11 @@ class Setting:
     meaning: str
     aliases: tuple[str, ...] = ()
 
+    @property
+    def is_read(self) -> bool:
+        """Whether anything reads it; else it has its place, and does nothing yet."""
+        return bool(self.processes)
+
 
 _PROCESSES: Final = {
     "s": "server",
@@ -43,8 +48,13 @@ _PROCESSES: Final = {
 }
 
 
-def _is(
-    name: str, default: str, readers: str, meaning: str, *aliases: str, kind: Kind = "text"
+def _is(  # noqa: PLR0913 - the columns of the table
+    name: str,
+    default: str,
+    readers: str,
+    meaning: str,
+    *aliases: str,
+    kind: Kind = "text",
 ) -> Setting:
     letters = "swgrc" if readers == "a" else readers
     return Setting(
@@ -104,7 +114,7 @@ SETTINGS: Final = (
         "Port of the metrics; `off` leaves them on the API alone.",
     ),
     _is("NOETL_SERVER_URL", "http://127.0.0.1:8082", "a", "Where the API is.", "NOETL_BASE_URL"),
-    _is("NOETL_PUBLIC_SERVER_URL", "", "", "Where the API is, as seen from outside."),
+    _is("NOETL_PUBLIC_SERVER_URL", "", "s", "Where the API is, as seen from outside."),
     _is(
         "NOETL_GATEWAY_URL",
         "http://127.0.0.1:8090",
@@ -158,7 +168,7 @@ SETTINGS: Final = (
     _is(
         "NOETL_TLS_CLIENT_CA",
         "",
-        "g",
+        "sg",
         "File of the authority whose client certificates are mandatory.",
     ),
     _is("NOETL_INTERNAL_API_TOKEN", "", "swgr", "Bearer of our own processes.", kind="secret"),
@@ -305,7 +315,7 @@ SETTINGS: Final = (
     _is(
         "NOETL_TASK_SEQUENCE_MAX_ITERATIONS",
         "1000000",
-        "",
+        "w",
         "Most task runs of one pipeline.",
         kind="integer",
     ),
@@ -479,6 +489,17 @@ def unknown_names(env: Mapping[str, str]) -> list[str]:
         _unknown(name)
         for name, value in sorted(env.items())
         if name.startswith(PREFIX) and not is_known(name) and not is_kubernetes_service(name, value)
+    ]
+
+
+def unread_names(env: Mapping[str, str]) -> list[str]:
+    """One sentence per name that has its place, and does nothing yet."""
+    return [
+        f"{spelling} is set, and nothing reads it yet."
+        for setting in SETTINGS
+        if not setting.is_read
+        for spelling in (setting.name, f"{setting.name}_FILE")
+        if env.get(spelling) and is_known(spelling)
     ]
 
 

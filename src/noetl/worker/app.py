@@ -115,6 +115,7 @@ class Worker:
                     ids=parts.ids,
                     ceiling_s=parts.ceiling_s,
                     default_s=parts.default_s,
+                    most_runs=parts.most_runs,
                     tracer=parts.tracer,
                 ),
                 playbooks=Playbooks(client),

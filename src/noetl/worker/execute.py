@@ -158,7 +158,7 @@ class Executor:
         tasks.trace = trace
         try:
             command = await tasks.whole(known.secret)
-            stepper = Stepper(step, command, known.defaults, tasks)
+            stepper = Stepper(step, command, known.defaults, tasks, desk.bench.most_runs)
             stepper.output = output_of(step, known.results)
             pipeline = stepper.begin(await self._checkpoint(command))
             end = await self._driven(run, pipeline, stepper, tasks)

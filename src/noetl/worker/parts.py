@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from noetl.api.results import INLINE_BYTES
+from noetl.engine.pipeline import MOST_RUNS
 from noetl.telemetry.redact import Redactor
 from noetl.worker.meters import Meters
 from noetl.worker.tasks import CEILING_S, DEFAULT_S
@@ -66,6 +67,8 @@ class WorkerParts:
     drain_s: float = DRAIN_S
     ceiling_s: float = CEILING_S
     default_s: float = DEFAULT_S
+    most_runs: int = MOST_RUNS
+    """Task runs of one pipeline."""
     inline_bytes: int = INLINE_BYTES
     """How large a result may be that stands in its report."""
     sandbox: str = ""

@@ -295,6 +295,7 @@ class _Process:
             drain_s=settings.drain_s,
             ceiling_s=settings.tool_timeout_max_s,
             default_s=settings.command_timeout_s,
+            most_runs=settings.most_task_runs,
             inline_bytes=settings.inline_bytes,
             sandbox=interpreters.sandbox.level,
             kind_limits=settings.kind_limits,

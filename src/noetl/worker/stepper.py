@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from noetl.dsl.views import NeedsObject, Outcome, Reference
-from noetl.engine.pipeline import Pipeline
+from noetl.engine.pipeline import MOST_RUNS, Pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,12 @@ class Stepper:
     """Makes the pipeline of a command, again when a rule reads a value that lies elsewhere."""
 
     def __init__(
-        self, step: Step, command: Command, defaults: TaskSpec | None, tasks: Tasks
+        self,
+        step: Step,
+        command: Command,
+        defaults: TaskSpec | None,
+        tasks: Tasks,
+        limit: int = MOST_RUNS,
     ) -> None:
         self.step = step
         self.command = command
@@ -30,6 +35,7 @@ class Stepper:
         """How its result is kept."""
         self._defaults = defaults
         self._tasks = tasks
+        self._limit = limit
         refs = command.context.refs
         self._refs = msgspec.convert(refs, dict[str, Reference]) if refs else {}
 
@@ -46,6 +52,7 @@ class Stepper:
             resolved=self._tasks.resolved,
             checkpoint=checkpoint,
             defaults=self._defaults,
+            limit=self._limit,
         )
 
     async def settle(self, pipeline: Pipeline, outcome: Outcome) -> Pipeline:

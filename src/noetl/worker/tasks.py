@@ -23,7 +23,7 @@ from noetl.dsl.secret_inputs import (
 )
 from noetl.dsl.tasks.about import DEFAULT_TIMEOUT_S, about
 from noetl.dsl.views import NeedsObject, Outcome
-from noetl.engine.pipeline import RunTask
+from noetl.engine.pipeline import MOST_RUNS, RunTask
 from noetl.tools.base import Callback, Parked, ToolContext, ToolError, failed, run_tool
 from noetl.worker.results import plain
 
@@ -74,6 +74,7 @@ class Bench:
     ids: Ids | None = None
     ceiling_s: float = CEILING_S
     default_s: float = DEFAULT_S
+    most_runs: int = MOST_RUNS
     tracer: Tracer | None = None
 
 

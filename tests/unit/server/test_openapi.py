@@ -46,6 +46,17 @@ def test_every_reference_leads_to_a_model():
     assert named <= document()["components"]["schemas"].keys()
 
 
+@pytest.mark.parametrize(("public", "told"), [("", "/"), ("https://noetl.example", None)])
+def test_the_document_says_where_the_routes_are(public, told):
+    @virtually
+    async def scene() -> None:
+        async with rig(public_url=public) as r:
+            found = msgspec.json.decode((await get(r, "/api/openapi.json")).body)
+            assert found["servers"] == [{"url": told or public}]
+
+    scene()
+
+
 @virtually
 async def test_the_document_has_every_route_with_its_permission() -> None:
     async with rig() as r:

@@ -626,6 +626,18 @@ def test_every_try_has_a_limit(timeout, code, took):
     assert (found, round(now)) == (code, took)
 
 
+def test_a_pipeline_ends_after_as_many_task_runs_as_the_worker_allows():
+    async def scene():
+        again = "{policy: {rules: [{then: {do: jump, to: one}}]}}"
+        server = FakeServer(f"- step: s\n  tool:\n    - one: {{kind: noop, spec: {again}}}\n")
+        server.offer(server.command())
+        async with Stage(server, most_runs=7):
+            report = (await server.finals())[0]
+            return report.payload["error"]["code"], report.payload["error"]["message"]
+
+    assert play(scene) == ("pipeline_limit", "the pipeline ran 7 tasks and did not end")
+
+
 def test_progress_is_told_once_a_second_and_the_latest_wins():
     async def scene():
         server = FakeServer()

@@ -59,6 +59,8 @@ class Book:
     """The problems that a route is answered with."""
     always: tuple[Any, ...] = ()
     """Models that are told although no route declares them."""
+    url: str = "/"
+    """Where the routes are."""
     bare_tag: str = ""
     """The tag of paths outside of `/api`; without one it is their first word."""
 
@@ -77,7 +79,7 @@ def document_of(routes: Sequence[Named], book: Book) -> Json:
         "openapi": "3.1.0",
         "info": {"title": "NoETL", "version": __version__, "description": book.about},
         "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
-        "servers": [{"url": "/"}],
+        "servers": [{"url": book.url}],
         "tags": [{"name": tag} for tag in tags],
         "paths": dict(sorted(paths.items())),
         "components": {

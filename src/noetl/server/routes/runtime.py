@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from starlette.routing import Route
 
     from noetl.server.access.entry import Caller
+    from noetl.server.parts import ServerParts
     from noetl.server.plane import Plane
 
 
@@ -126,9 +127,15 @@ async def _join(plane: Plane, request: Request) -> Response:
             lease_seconds=parts.lease_s,
             runtime_id=row.runtime_id,
             machine_id=row.machine_id,
-            servers=parts.servers or ((parts.server_url,) if parts.server_url else ()),
+            servers=_servers(parts),
         )
     )
+
+
+def _servers(parts: ServerParts) -> tuple[str, ...]:
+    """The addresses that a worker may be told to claim at."""
+    known = (*(parts.servers or (parts.server_url,)), parts.public_url)
+    return tuple(dict.fromkeys(filter(None, known)))
 
 
 def _own_kind(caller: Caller, kind: str) -> None:

@@ -38,6 +38,13 @@ async def test_workers_come_fall_silent_and_go() -> None:
 
 
 @virtually
+async def test_a_worker_is_told_where_the_server_is_seen_from_outside() -> None:
+    own, public = "http://10.0.0.1:8082", "https://noetl.example"
+    async with rig(server_url=own, public_url=public) as r:
+        assert (await r.client.register_worker(ENTRY)).servers == (own, public)
+
+
+@virtually
 async def test_a_worker_of_one_server_is_known_to_the_other() -> None:
     store = MemoryStore()
     async with rig(store) as a, rig(store, machine=2) as b:

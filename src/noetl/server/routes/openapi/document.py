@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from noetl.edge.openapi import OF_SERVER, Book, document_of
@@ -23,6 +24,6 @@ _BOOK: Final = Book(
 )
 
 
-def server_document(routes: Sequence[Named]) -> dict[str, Any]:
-    """Every route of the server, as OpenAPI."""
-    return document_of(routes, _BOOK)
+def server_document(routes: Sequence[Named], url: str = "") -> dict[str, Any]:
+    """Every route of the server, as OpenAPI; `url` is where it is seen from outside."""
+    return document_of(routes, replace(_BOOK, url=url or _BOOK.url))
