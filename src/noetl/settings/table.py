@@ -48,7 +48,7 @@ _PROCESSES: Final = {
 }
 
 
-def _is(  # noqa: PLR0913 - the columns of the table
+def _is(
     name: str,
     default: str,
     readers: str,
