@@ -24,6 +24,36 @@ LATE_MS = 30_000
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SHOTS = Path(__file__).parents[2] / ".cache" / "ui"
 OFFLINE = "net::ERR_INTERNET_DISCONNECTED"
+WAITING = """
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {{name: waiting, path: {path}}}
+workload: {{request_id: "", gateway_url: "", hold: ""}}
+workflow:
+  - step: begin
+    tool:
+      kind: http
+      method: POST
+      url: "{{{{ workload.gateway_url }}}}/api/internal/progress"
+      json:
+        request_id: "{{{{ workload.request_id }}}}"
+        step: begin
+        message: half of it
+        progress: 0.5
+    next: {{arcs: [{{step: wait}}]}}
+  - step: wait
+    tool: {{kind: http, url: "{{{{ workload.hold }}}}", timeout: 60}}
+    next: {{arcs: [{{step: report}}]}}
+  - step: report
+    tool:
+      kind: http
+      method: POST
+      url: "{{{{ workload.gateway_url }}}}/api/internal/callback/async"
+      json:
+        request_id: "{{{{ workload.request_id }}}}"
+        status: COMPLETED
+        data: {{parcels: 3}}
+"""
 
 
 def chromium() -> str:
@@ -143,3 +173,11 @@ def visitor(
         context.tracing.stop(path=SHOTS / f"{name}.zip")
     context.close()
     assert made.faults == []
+
+
+@pytest.fixture(scope="module")
+def waiting(gateway_stack: GatewayStack) -> str:
+    """The path of a playbook that waits at a place until it is let go."""
+    path = f"ui/{gateway_stack.name('waiting')}"
+    gateway_stack.register(WAITING.format(path=path))
+    return path

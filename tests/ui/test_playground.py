@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.servers.gateway import PASSWORD
@@ -16,45 +15,7 @@ if TYPE_CHECKING:
     from tests.servers.gateway import GatewayStack
     from tests.ui.conftest import Visitor
 
-WAITING = """
-apiVersion: noetl.io/v2
-kind: Playbook
-metadata: {{name: waiting, path: {path}}}
-workload: {{request_id: "", gateway_url: "", hold: ""}}
-workflow:
-  - step: begin
-    tool:
-      kind: http
-      method: POST
-      url: "{{{{ workload.gateway_url }}}}/api/internal/progress"
-      json:
-        request_id: "{{{{ workload.request_id }}}}"
-        step: begin
-        message: half of it
-        progress: 0.5
-    next: {{arcs: [{{step: wait}}]}}
-  - step: wait
-    tool: {{kind: http, url: "{{{{ workload.hold }}}}", timeout: 60}}
-    next: {{arcs: [{{step: report}}]}}
-  - step: report
-    tool:
-      kind: http
-      method: POST
-      url: "{{{{ workload.gateway_url }}}}/api/internal/callback/async"
-      json:
-        request_id: "{{{{ workload.request_id }}}}"
-        status: COMPLETED
-        data: {{parcels: 3}}
-"""
 TOKEN = "nts_"  # noqa: S105 - what every one begins with
-
-
-@pytest.fixture(scope="module")
-def waiting(gateway_stack: GatewayStack) -> str:
-    """The path of a playbook that waits at a place until it is let go."""
-    path = f"ui/{gateway_stack.name('waiting')}"
-    gateway_stack.register(WAITING.format(path=path))
-    return path
 
 
 def started(page: Page, path: str, hold: str, deadline: int = 60) -> Locator:
