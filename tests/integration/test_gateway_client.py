@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from noetl.api.gateway_client import GatewayClient, RequestFailed
+from noetl.api.http import NO_HEADERS, NoAnswer
 from noetl.api.problems import Refused
 from noetl.api.sockets import SocketTransport
 from tests.servers.gateway import PASSWORD
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
+    from noetl.api.http import Answer
     from tests.servers.gateway import GatewayStack
 
 PLAYBOOK = """
@@ -40,8 +42,32 @@ def registered(stack: GatewayStack, code: str) -> str:
     return path
 
 
+class Cutting(SocketTransport):
+    """A way on which the answer to the first start is lost."""
+
+    starts = 0
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] = NO_HEADERS,
+        *,
+        timeout_s: float | None = None,
+    ) -> Answer:
+        answer = await super().request(method, path, body, headers, timeout_s=timeout_s)
+        if b"playbook/execute" in body:
+            self.starts += 1
+            if self.starts == 1:
+                raise NoAnswer("the connection was lost")
+        return answer
+
+
 @asynccontextmanager
-async def at(stack: GatewayStack) -> AsyncIterator[GatewayClient]:
+async def at(
+    stack: GatewayStack, way: type[SocketTransport] = SocketTransport
+) -> AsyncIterator[GatewayClient]:
     """Somebody who has signed in."""
     email = await asyncio.to_thread(stack.account)
     anybody = SocketTransport(stack.url)
@@ -50,7 +76,7 @@ async def at(stack: GatewayStack) -> AsyncIterator[GatewayClient]:
         "POST", "/api/auth/login", body, {"content-type": "application/json"}
     )
     await anybody.close()
-    transport = SocketTransport(stack.url, token=json.loads(answer.body)["session_token"])
+    transport = way(stack.url, token=json.loads(answer.body)["session_token"])
     try:
         async with GatewayClient(transport) as gateway:
             yield gateway
@@ -66,6 +92,16 @@ async def test_a_result_comes_once_the_run_ends(gateway_stack: GatewayStack) -> 
         assert (await gateway.request(running.request_id)).state in {"accepted", "running"}
         gateway_stack.hold.release(name)
         assert await running.result(30) == {"n": 7}
+
+
+async def test_a_start_whose_answer_is_lost_is_one_run(gateway_stack: GatewayStack) -> None:
+    path = registered(gateway_stack, "return 'once'")
+    gateway_stack.hold.release("nothing")
+    async with at(gateway_stack, Cutting) as gateway:
+        running = await gateway.execute_playbook(path, {"hold": gateway_stack.hold.url("nothing")})
+        assert await running.result(30) == "once"
+    found = await asyncio.to_thread(gateway_stack.ask, lambda client: client.executions(path=path))
+    assert [one.execution_id for one in found.items] == [running.execution_id]
 
 
 async def test_a_large_result_is_whole(gateway_stack: GatewayStack) -> None:

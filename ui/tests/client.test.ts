@@ -61,6 +61,26 @@ describe("a client", () => {
     });
   });
 
+  it("sends a start again whose answer is lost, under one key", async () => {
+    const client = made();
+    gateway.cuts = 2;
+    const running = await client.executePlaybook("a/b", { x: 1 });
+    gateway.result("r1", "once");
+    expect(await running.result).toBe("once");
+    const starts = gateway.calls.filter(({ method }) => method === "playbook/execute");
+    const idempotencyKey = starts[0]?.params["idempotencyKey"];
+    expect(idempotencyKey).toMatch(/^[0-9a-f]{32}$/);
+    const params = { name: "a/b", variables: { x: 1 }, clientId: "client-1", idempotencyKey };
+    expect(starts.map((one) => one.params)).toEqual([params, params, params]);
+  });
+
+  it("gives up a start that nobody answers in time", async () => {
+    const client = made();
+    await client.connect();
+    gateway.cuts = 1000;
+    expect(await caught(client.executePlaybookAsync("a/b", {}, { timeoutMs: 1 }))).toMatchObject({ code: -32007 });
+  });
+
   it("keeps ids as strings, and takes a result that comes before the answer", async () => {
     const client = made();
     await client.connect();

@@ -22,6 +22,8 @@ export class FakeGateway {
   pending: Params[] = [];
   documents = new Map<string, Params>();
   values = new Map<string, unknown>();
+  /** How many answers to starts are lost from now on. */
+  cuts = 0;
   execute: (params: Params) => Params | Promise<Params> = () => this.accepted("r1");
   #server: Server;
   #waiting: { test: () => boolean; done: () => void }[] = [];
@@ -119,7 +121,8 @@ export class FakeGateway {
       response.writeHead(202).end();
     } else if (method === "playbook/execute") {
       const told = await this.execute(call.params);
-      json({ jsonrpc: "2.0", id: call["id"], ...("code" in told ? { error: told } : { result: told }) });
+      if (this.cuts-- > 0) response.destroy();
+      else json({ jsonrpc: "2.0", id: call["id"], ...("code" in told ? { error: told } : { result: told }) });
     } else json({ jsonrpc: "2.0", id: call["id"], result: {} });
   }
 

@@ -6,7 +6,11 @@
         data = await running.result(timeout_s=120)
 
 A stream that is lost is opened again where it stopped, for ever. A result that comes before the
-answer that names its request waits for it, and each is told once.
+answer that names its request waits for it, and each is told once. A start whose answer is lost is
+sent again under its key, so that there is one run.
+
+A session that is renewed meanwhile is given as what asks for its token:
+`GatewayClient(SocketTransport(url), token=newest_token)`.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -24,19 +29,26 @@ from noetl.api.gateway import Accepted, Failure, RequestDocument, Wish
 from noetl.api.gateway_messages import Greeting, Progress, Result
 from noetl.api.http import Answer, NoAnswer
 from noetl.api.problems import Refused
+from noetl.api.renewing import RenewingTransport
 from noetl.errors import NoetlError
+from noetl.ids import random_uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
     from types import TracebackType
 
     from noetl.api.http import Transport
+    from noetl.api.renewing import TokenSource
 
 CONNECT_S: Final = 10.0
 SILENT_S: Final = 90.0
 """Three pings."""
 LEAST_WAIT_S: Final = 0.5
 MOST_WAIT_S: Final = 30.0
+START_S: Final = 120.0
+"""How long a start is sent again while nobody answers it."""
+LEAVE_S: Final = 1.0
+"""How long a client that leaves waits for its acknowledgements to be taken."""
 LOOK_S: Final = 20
 """How long one look at a request waits for its end."""
 MOST_EARLY: Final = 200
@@ -44,6 +56,8 @@ MOST_ENDED: Final = 10_000
 _OVER: Final = frozenset({400, 401, 403, 404})
 """Refusals of a stream that another try does not change."""
 _NOT_FOUND: Final = 404
+_UNAVAILABLE: Final = -32007
+_NOT_NOW: Final = frozenset({502, 503, 504})
 _COMPLETED: Final = "COMPLETED"
 _RUNNING: Final = frozenset({"accepted", "running"})
 _document: Final = msgspec.json.Decoder(RequestDocument).decode
@@ -81,14 +95,18 @@ class Running:
 class GatewayClient(Calls):
     """Somebody at the gateway; `async with` keeps it connected."""
 
-    def __init__(self, transport: Transport, *, client_id: str = "") -> None:
-        super().__init__(transport)
+    def __init__(
+        self, transport: Transport, *, client_id: str = "", token: TokenSource | None = None
+    ) -> None:
+        super().__init__(transport if token is None else RenewingTransport(transport, token))
         self.client_id = client_id
         self.last_event_id = ""
         self.greeting: Greeting | None = None
         self._is_open = asyncio.Event()
         self._fault: NoetlError | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._telling: set[asyncio.Task[None]] = set()
+        """What is said without an answer."""
         self._waiting: dict[str, tuple[asyncio.Future[Result], Callable[[Progress], None]]] = {}
         self._early: OrderedDict[str, Result] = OrderedDict()
         self._ended: OrderedDict[str, None] = OrderedDict()
@@ -127,7 +145,9 @@ class GatewayClient(Calls):
 
     async def close(self) -> None:
         """End the stream; whoever waits for a result is told that nobody listens any more."""
-        for task in (running := tuple(self._tasks)):
+        if self._telling:
+            await asyncio.wait(self._telling, timeout=LEAVE_S)
+        for task in (running := (*self._tasks, *self._telling)):
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
         self._end(NoAnswer("the client was closed"))
@@ -138,14 +158,18 @@ class GatewayClient(Calls):
         variables: Mapping[str, Any] | None = None,
         *,
         on_progress: Callable[[Progress], None] | None = None,
+        start_s: float = START_S,
         **more: Any,  # noqa: ANN401 - the other fields of a wish
     ) -> Running:
-        """Start a playbook; `more` are the other fields of `Wish`."""
+        """Start a playbook; `more` are the other fields of `Wish`.
+
+        While nobody answers, the start is sent again for `start_s` seconds, under one key.
+        """
         await self.connect()
         given = dict(variables) if variables is not None else None
+        more.setdefault("idempotency_key", random_uuid())
         wish = Wish(name=path, variables=given, client_id=self.client_id, **more)
-        made = await self.call("playbook/execute", msgspec.to_builtins(wish))
-        accepted = msgspec.convert(made, Accepted)
+        accepted = await self._started(wish, start_s)
         return self.follow(accepted.request_id, accepted.execution_id, on_progress)
 
     def follow(
@@ -192,6 +216,21 @@ class GatewayClient(Calls):
             raise refusal
         return told.get("result")
 
+    async def _started(self, wish: Wish, start_s: float) -> Accepted:
+        """Send a start until it is answered; the last fault when that takes too long."""
+        params = msgspec.to_builtins(wish)
+        loop, failures = asyncio.get_running_loop(), 0
+        ends_at = loop.time() + start_s
+        while True:
+            try:
+                return msgspec.convert(await self.call("playbook/execute", params), Accepted)
+            except (NoAnswer, RequestFailed, Refused) as fault:
+                wait_s = _pause(failures)
+                if not _is_lost(fault) or loop.time() + wait_s >= ends_at:
+                    raise
+                failures += 1
+                await asyncio.sleep(wait_s)
+
     # ------------------------------------------------------------------ the stream
 
     async def _stay(self) -> None:
@@ -208,8 +247,7 @@ class GatewayClient(Calls):
                     return
             failures = 0 if self._is_open.is_set() else failures + 1
             self._is_open.clear()
-            longest = min(MOST_WAIT_S, LEAST_WAIT_S * 2.0 ** min(failures, 16))
-            await asyncio.sleep(random.uniform(0, longest))  # noqa: S311 - spreads load, hides nothing
+            await asyncio.sleep(_pause(failures))
 
     async def _listen(self) -> None:
         """Hear one stream to its end; one that is silent for long has lost its other side."""
@@ -230,6 +268,8 @@ class GatewayClient(Calls):
         match frame.get("method"):
             case "playbook/result":
                 self._tell(msgspec.convert(params, Result))
+                if event_id:
+                    self._keep_telling(self._acknowledge(event_id))
             case "playbook/progress":
                 progress = msgspec.convert(params, Progress)
                 waiting = self._waiting.get(progress.request_id)
@@ -295,6 +335,19 @@ class GatewayClient(Calls):
         self._waiting.clear()
         self._is_open.set()
 
+    async def _acknowledge(self, event_id: str) -> None:
+        """Say that a result was told; one that is not heard comes again, and is known then."""
+        params = {"clientId": self.client_id, "eventId": event_id}
+        with suppress(NoAnswer):
+            await self.raw(
+                "POST", "/rpc", encode({"jsonrpc": "2.0", "method": "ack", "params": params})
+            )
+
+    def _keep_telling(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
     def _spawn(self, work: Any) -> None:  # noqa: ANN401 - a coroutine
         task = asyncio.create_task(work)
         self._tasks.add(task)
@@ -305,6 +358,19 @@ def _keep(kept: OrderedDict[str, Any], key: str, value: object, most: int) -> No
     kept[key] = value
     if len(kept) > most:
         kept.popitem(last=False)
+
+
+def _pause(failures: int) -> float:
+    """How long to wait before another try: anything up to a bound that doubles."""
+    longest = min(MOST_WAIT_S, LEAST_WAIT_S * 2.0 ** min(failures, 16))
+    return random.uniform(0, longest)  # noqa: S311 - spreads load, hides nothing
+
+
+def _is_lost(fault: NoAnswer | RequestFailed | Refused) -> bool:
+    """Whether nobody has said what became of a call."""
+    if isinstance(fault, RequestFailed):
+        return fault.failure.code == _UNAVAILABLE
+    return isinstance(fault, NoAnswer) or fault.problem.status in _NOT_NOW
 
 
 def _unknown(request_id: str, fault: Refused) -> Result:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 
@@ -31,6 +32,11 @@ class Stage:
         self.asked: list[tuple[str, str, Any]] = []
         self.answers: dict[str, Answer] = {"/rpc": _json({"id": 1, "result": ACCEPTED})}
         self.refusal: Answer | None = None
+        self.cuts = 0
+        """How many answers are lost from now on."""
+        self.tokens: tuple[str, ...] = ()
+        """Who is let in; everybody when there is none."""
+        self.bearers: list[str] = []
         self.recovered = False
         self.epoch = "e1"
         self.connected = asyncio.Event()
@@ -38,15 +44,29 @@ class Stage:
     async def request(
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] = NO_HEADERS
     ) -> Answer:
-        del headers
+        self.bearers.append(headers.get("authorization", ""))
         self.asked.append((method, path, json.loads(body) if body else None))
+        if self.tokens and self.bearers[-1].removeprefix("Bearer ") not in self.tokens:
+            return _json(EXPIRED, 401)
+        if self.cuts:
+            self.cuts -= 1
+            raise NoAnswer("the connection was lost")
         return self.answers[path.partition("?")[0]]
+
+    def called(self, method: str) -> list[dict[str, Any]]:
+        """The parameters of every call of a method."""
+        bodies = [body for _, path, body in self.asked if path == "/rpc"]
+        return [body["params"] for body in bodies if body["method"] == method]
 
     @asynccontextmanager
     async def stream(
         self, path: str, headers: Mapping[str, str] = NO_HEADERS
     ) -> AsyncIterator[tuple[int, AsyncIterator[bytes]]]:
         self.opened.append((path, dict(headers)))
+        bearer = headers.get("authorization", "").removeprefix("Bearer ")
+        if self.tokens and bearer not in self.tokens:
+            yield 401, _parts(json.dumps(EXPIRED).encode())
+            return
         if self.refusal is not None:
             yield self.refusal.status, _parts(self.refusal.body)
             return
@@ -109,12 +129,86 @@ async def test_a_result_comes_with_progress_before_it(stage: Stage) -> None:
         assert await running.result(5) == {"answer": 42}
         assert (running.request_id, running.execution_id) == ("r1", "9007199254740993")
     assert heard == [0.5]
-    assert stage.asked[0][2]["params"] == {
+    (wish,) = stage.called("playbook/execute")
+    assert wish == {
         "name": "a/b",
         "variables": {"x": 1},
         "clientId": "client-1",
         "timeoutSecs": 9,
+        "idempotencyKey": wish["idempotencyKey"],
     }
+    assert UUID(wish["idempotencyKey"]).version == 4
+    assert stage.called("ack") == [{"clientId": "client-1", "eventId": "e1-2"}]
+
+
+async def test_a_start_whose_answer_is_lost_is_sent_again_under_its_key(stage: Stage) -> None:
+    async with GatewayClient(stage) as gateway:
+        stage.cuts = 2
+        running = await gateway.execute_playbook("a/b", {"x": 1})
+        stage.say("playbook/result", "e1-1", status="COMPLETED", data="once")
+        assert await running.result(5) == "once"
+    first, *others = stage.called("playbook/execute")
+    assert others == [first, first]
+    assert UUID(first["idempotencyKey"]).version == 4
+
+
+async def test_a_key_of_the_caller_is_kept(stage: Stage) -> None:
+    async with GatewayClient(stage) as gateway:
+        stage.cuts = 1
+        await gateway.execute_playbook("a/b", idempotency_key="mine")
+    keys = [wish["idempotencyKey"] for wish in stage.called("playbook/execute")]
+    assert keys == ["mine", "mine"]
+
+
+async def test_a_server_that_is_away_is_waited_for(stage: Stage) -> None:
+    away = {"code": -32007, "message": "the server cannot be asked now"}
+    stage.answers["/rpc"] = _json({"id": 1, "error": away})
+    async with GatewayClient(stage) as gateway:
+        with pytest.raises(RequestFailed, match="cannot be asked"):
+            await gateway.execute_playbook("a/b", start_s=0)
+        stage.answers["/rpc"] = _json({"status": 503, "code": "x", "type": "t", "title": "t"}, 503)
+        with pytest.raises(Refused):
+            await gateway.execute_playbook("a/b", start_s=0)
+        stage.cuts = 1
+        with pytest.raises(NoAnswer, match="lost"):
+            await gateway.execute_playbook("a/b", start_s=0)
+    assert len(stage.called("playbook/execute")) == 3
+
+
+async def test_an_acknowledgement_that_is_lost_disturbs_nobody(stage: Stage) -> None:
+    async with GatewayClient(stage) as gateway:
+        running = await gateway.execute_playbook("a/b")
+        stage.cuts = 1
+        stage.say("playbook/result", "e1-1", status="COMPLETED", data="once")
+        assert await running.result(5) == "once"
+    assert stage.called("ack") == [{"clientId": "client-1", "eventId": "e1-1"}]
+
+
+async def test_a_refused_token_is_asked_for_again_once(stage: Stage) -> None:
+    stage.recovered = True
+    stage.tokens = ("first",)
+    given = iter(("first", "second", "third"))
+
+    async def newest() -> str:
+        return next(given)
+
+    async with GatewayClient(stage, token=newest) as gateway:
+        running = await gateway.execute_playbook("a/b")
+        stage.tokens = ("second",)
+        stage.cut()
+        await asyncio.wait_for(stage.connected.wait(), 10)
+        stage.say("playbook/result", "e1-1", status="COMPLETED", data="after")
+        assert await running.result(5) == "after"
+        stage.tokens = ("none of them",)
+        with pytest.raises(Refused, match="over"):
+            await gateway.request("r1")
+    assert stage.bearers[-2:] == ["Bearer second", "Bearer third"]
+
+
+async def test_a_token_may_be_given_without_waiting_for_it(stage: Stage) -> None:
+    async with GatewayClient(stage, token=lambda: "plain") as gateway:
+        await gateway.execute_playbook("a/b")
+    assert stage.bearers == ["Bearer plain"]
 
 
 async def test_a_result_may_come_before_the_answer_that_names_it(stage: Stage) -> None:
@@ -216,7 +310,7 @@ async def test_a_time_out_leaves_the_run_alone(stage: Stage) -> None:
             await running.result(0.01)
         stage.say("playbook/result", "e1-1", status="COMPLETED", data="late")
         assert await running.result(5) == "late"
-    assert [method for method, _, _ in stage.asked] == ["POST"]
+    assert [body["method"] for _, _, body in stage.asked] == ["playbook/execute", "ack"]
 
 
 async def test_a_superseded_client_takes_another_name(stage: Stage) -> None:

@@ -1,3 +1,4 @@
+import { waitMs } from "./backoff";
 import { Book } from "./book";
 import { Caller } from "./caller";
 import { Connection } from "./connection";
@@ -98,12 +99,15 @@ export class NoetlClient {
     variables: Variables = {},
     options: ExecuteOptions = {},
   ): Promise<Running<T>> {
-    const { timeoutMs, onProgress, signal, ...wish } = options;
+    const { timeoutMs = TIMEOUT_MS, onProgress, signal, ...wish } = options;
     if (signal?.aborted) throw new NoetlError({ code: CODES.cancelled, message: "aborted by the page" });
     await this.connect();
-    const params = { name: path, variables, clientId: this.#clientId, ...wish };
-    const accepted = await this.#started(params);
-    return this.follow<T>(accepted.requestId, accepted.executionId, options);
+    const idempotencyKey = wish.idempotencyKey ?? newKey();
+    const params = { name: path, variables, clientId: this.#clientId, ...wish, idempotencyKey };
+    const endsAt = Date.now() + (timeoutMs || TIMEOUT_MS);
+    const { requestId, executionId } = await this.#started(params, endsAt);
+    const leftMs = timeoutMs && Math.max(1, endsAt - Date.now());
+    return this.follow<T>(requestId, executionId, { ...options, timeoutMs: leftMs });
   }
 
   /** Wait for a request that runs already, such as one of `pendingRequests`. */
@@ -124,7 +128,7 @@ export class NoetlClient {
       };
       if (signal?.aborted) return abort();
       signal?.addEventListener("abort", abort);
-      const late = `no result within ${timeoutMs} ms; the run goes on`;
+      const late = "no result in time; the run goes on";
       if (timeoutMs > 0) {
         timer = setTimeout(
           () => leave(new NoetlError({ code: CODES.timeout, message: late, data: { where: "page" } }, ids)),
@@ -225,15 +229,17 @@ export class NoetlClient {
     return this.#caller.json("GET", "/api/auth/whoami");
   }
 
-  /** A start with a key may be sent again when no answer came. */
-  async #started(params: Record<string, unknown>): Promise<Accepted> {
-    try {
-      return await this.#caller.rpc<Accepted>("playbook/execute", params);
-    } catch (error) {
-      const isLost = error instanceof NoetlError && error.code === CODES.unavailable && !error.data;
-      if (!isLost || !params["idempotencyKey"]) throw error;
-      await this.connect();
-      return this.#caller.rpc<Accepted>("playbook/execute", params);
+  /** Send a start until it is answered; its key sees to it that there is one run. */
+  async #started(params: Record<string, unknown>, endsAt: number): Promise<Accepted> {
+    for (let attempt = 0; ; attempt++) {
+      try {
+        return await this.#caller.rpc<Accepted>("playbook/execute", params);
+      } catch (error) {
+        const isLost = error instanceof NoetlError && error.code === CODES.unavailable;
+        const ms = waitMs(attempt);
+        if (!isLost || this.state === "closed" || Date.now() + ms >= endsAt) throw error;
+        await new Promise((resolve) => setTimeout(resolve, ms));
+      }
     }
   }
 
@@ -332,6 +338,12 @@ export class NoetlClient {
   #key(name: string): string {
     return `noetl:${this.#caller.baseUrl}:${name}`;
   }
+}
+
+/** A key that nobody else has; `randomUUID` is only there in pages that came over TLS. */
+function newKey(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (one) => one.toString(16).padStart(2, "0")).join("");
 }
 
 /** A fault of a handler is its page's: it must not stop the stream. */

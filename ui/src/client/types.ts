@@ -153,6 +153,7 @@ export interface FollowOptions {
 }
 
 export interface ExecuteOptions extends FollowOptions {
+  /** A start with the same key is the same run; one is made when none is given. */
   idempotencyKey?: string;
   version?: number;
   resourceKind?: "playbook" | "agent";
