@@ -36,7 +36,7 @@ UNKEPT = {
     # Nothing that a person answers for is changed.
     "/api/catalog/resource", "/api/catalog/list", "/api/catalog/validate",
     "/api/playbook-tests/{path:path}/run", "/api/auth/session/validate",
-    "/api/auth/check-playbook-access",
+    "/api/auth/session/look", "/api/auth/check-playbook-access",
     # What processes do all the time.
     "/api/internal/circuits/{path:path}", "/api/subscriptions/{subscription_id}/dead-letters",
     "/api/subscriptions/{subscription_id}/deliveries",

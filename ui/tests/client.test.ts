@@ -217,6 +217,27 @@ describe("a client", () => {
     expect([asked, told, client.state]).toEqual([2, 1, "closed"]);
   });
 
+  it("makes its session longer when it is about to end", async () => {
+    const client = made();
+    await client.login("a", "b");
+    await client.connect();
+    gateway.tell("session/expiring", { reason: "expires" });
+    const asked = () => gateway.seen.filter(({ url }) => url === "/api/auth/refresh");
+    await gateway.until(() => asked().length === 1);
+    expect(asked().map(({ headers }) => headers.authorization)).toEqual(["Bearer first"]);
+    while (gateway.seen.at(-1)?.headers.authorization !== "Bearer second") await client.cancel("r1");
+  });
+
+  it("leaves the session to whoever gives the token", async () => {
+    const client = made({ getToken: () => "mine" });
+    await client.connect();
+    const told = new Promise((resolve) => client.on("session/expiring", resolve));
+    gateway.tell("session/expiring", { reason: "expires" });
+    await told;
+    await client.cancel("r1");
+    expect(gateway.seen.map(({ url }) => url.split("?")[0])).toEqual(["/events", "/rpc"]);
+  });
+
   it("goes on from what an earlier page has stored", async () => {
     const kept = new Map<string, string>();
     const storage = {

@@ -105,6 +105,8 @@ export class FakeGateway {
       json({ code: "invalid_session", detail: "sign in", status: 401 }, 401);
     } else if (url.pathname === "/events") this.#stream(request, response, url);
     else if (url.pathname === "/rpc") await this.#rpc(JSON.parse(body), json, response);
+    else if (url.pathname === "/api/auth/login") json({ session_token: "first", user: { email: "a" } });
+    else if (url.pathname === "/api/auth/refresh") json({ session_token: "second" });
     else if (url.pathname === "/api/auth/ticket") json({ ticket: "t", expires_in: 30 });
     else if (url.pathname.endsWith("/result")) json(this.values.get(url.pathname.split("/")[3] ?? ""));
     else if (url.pathname.startsWith("/api/requests/")) {

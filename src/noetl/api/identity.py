@@ -226,6 +226,16 @@ class SessionToken(
     """Where whoever asks for it is, for the audit."""
 
 
+class SessionLook(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """A session by its id, whichever token it has by now."""
+
+    session_id: str
+    is_use: bool = False
+    """Whether somebody uses it; a stream that is merely open is no use."""
+
+
 class SessionRevoked(msgspec.Struct, frozen=True, kw_only=True):
     """Whether there was a session to end, and which."""
 

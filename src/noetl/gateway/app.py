@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
     from noetl.gateway.parts import GatewayParts
-    from noetl.gateway.person import Person
     from noetl.settings import GatewaySettings
 
 STREAMS_S: Final = 10.0
@@ -320,12 +319,8 @@ def _pace(settings: GatewaySettings) -> Pace:
 def _joined(hub: Hub, sessions: Sessions) -> None:
     """Streams last as long as their sessions."""
 
-    async def still(person: Person) -> None:
-        if person.via != "bypass":
-            await sessions.of(person.token)
-
     async def revoked(session_id: str) -> None:
         hub.close_session(session_id, "revoked")
 
-    hub.still = still
+    hub.still = sessions.look
     sessions.on_revoked.append(revoked)

@@ -24,6 +24,7 @@ from noetl.gateway.remembered import Remembered
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from noetl.api.identity import Validated
     from noetl.bus.base import Bus
     from noetl.bus.keys import Keys
     from noetl.clock import Clock
@@ -120,30 +121,51 @@ class Sessions:
             raise self._refused("negative")
         if token.startswith(TOKEN):
             return await self._of_token(token, name)
-        outcome, kept = "hit", self._near.get(name)
-        if kept is None:
-            looked_at = self._clock.monotonic()
-            kept = await self._in_bucket(name)
-            if kept is None or self._has_changed(name, looked_at):
-                outcome, kept = "miss", await self._asked(token, name)
-            self._near.put(name, kept)
-        if not kept.is_active:
-            raise self._refused("revoked")
-        if self._has_passed(kept.expires_at):
-            raise self._refused("expired")
-        self._metrics.session_check.inc(outcome)
+        kept = await self._found(name, lambda: self._known(token, name))
         return replace(kept.person(), token=token)
 
+    async def used(self, person: Person) -> Person:
+        """Somebody who asks for something where he came in before, as he is now.
+
+        His session may have been given another token: then its id tells whether it lasts.
+        """
+        try:
+            return _as_now(person, await self.of(person.token))
+        except InvalidSession:
+            if not is_numbered(person.session_id):
+                raise
+        name = person.session_id
+        kept = await self._found(name, lambda: self._looked(name, is_use=True))
+        return _as_now(person, kept.person())
+
+    async def look(self, person: Person) -> Person:
+        """Somebody whose stream is open, as he is now; that is no use of his session.
+
+        Nothing is kept of it: who uses his session meanwhile is to be noted.
+        """
+        if not person.token:
+            return person
+        if not is_numbered(person.session_id):
+            return _as_now(person, await self.of(person.token))
+        kept = await self._looked(person.session_id, is_use=False)
+        return _as_now(person, kept.person())
+
     async def forget(self, name: str) -> None:
-        """Ask the server about a session at its next use; its name is the digest of its token."""
+        """Ask the server about a session at its next use; by the digest of a token, or its id."""
         self._changed.put(name, self._clock.monotonic())
         self._near.drop(name)
         self._tokens.drop(name)
         await self._tried("delete", self._keys.delete(f"s.{name}"))
 
+    async def renewed(self, session_id: str, name: str) -> None:
+        """A session has changed: whatever is known of it is asked for anew."""
+        await self.forget(name)
+        if is_numbered(session_id):
+            await self.forget(session_id)
+
     async def ended(self, session_id: str, name: str) -> None:
         """A session has ended: every replica forgets it and closes its streams."""
-        await self.forget(name)
+        await self.renewed(session_id, name)
         payload = msgspec.json.encode({"session_id": session_id, "sha256": name})
         try:
             async with asyncio.timeout(BUCKET_S):
@@ -190,6 +212,8 @@ class Sessions:
         if isinstance(name, str) and name.isalnum():
             await self.forget(name)
         if isinstance(session_id, str) and session_id:
+            if is_numbered(session_id):
+                await self.forget(session_id)
             await self._close(session_id)
 
     async def _close(self, session_id: str) -> None:
@@ -201,6 +225,22 @@ class Sessions:
 
     # -------------------------------------------------------------------------- lookups
 
+    async def _found(self, name: str, ask: Callable[[], Awaitable[Kept]]) -> Kept:
+        """What is known under a name, here, in the bucket or by whoever is asked."""
+        outcome, kept = "hit", self._near.get(name)
+        if kept is None:
+            looked_at = self._clock.monotonic()
+            kept = await self._in_bucket(name)
+            if kept is None or self._has_changed(name, looked_at):
+                outcome, kept = "miss", await self._asked(name, ask)
+            self._near.put(name, kept)
+        if not kept.is_active:
+            raise self._refused("revoked")
+        if self._has_passed(kept.expires_at):
+            raise self._refused("expired")
+        self._metrics.session_check.inc(outcome)
+        return kept
+
     async def _in_bucket(self, name: str) -> Kept | None:
         entry = await self._tried("get", self._keys.get(f"s.{name}"))
         if entry is None:
@@ -210,16 +250,16 @@ class Sessions:
         except (msgspec.DecodeError, UnicodeDecodeError):
             return None
 
-    async def _asked(self, token: str, name: str) -> Kept:
+    async def _asked(self, name: str, ask: Callable[[], Awaitable[Kept]]) -> Kept:
         """What the server knows; put into the bucket unless it changed in between."""
         asked_at = self._clock.monotonic()
-        kept = await self._known(token, name)
+        kept = await ask()
         if not self._has_changed(name, asked_at):
             value, ttl_s = msgspec.json.encode(kept), self._ttl_for(kept)
             await self._tried("put", self._keys.put(f"s.{name}", value, ttl_s))
         if self._has_changed(name, asked_at):
             await self._tried("delete", self._keys.delete(f"s.{name}"))
-            kept = await self._known(token, name)
+            kept = await ask()
         if is_hooked(kept.session_id):  # whoever ended it meanwhile may not have seen what we put
             await self._must_go_on(name)
         return kept
@@ -254,20 +294,15 @@ class Sessions:
         return changed_at is not None and changed_at >= since
 
     async def _validated(self, token: str) -> Kept | None:
-        told = await self._told(self._upstream.service().validate_session(token))
-        if not told.valid or told.user is None:
-            return None
-        user = told.user
-        return Kept(
-            session_id=told.session_id or "",
-            user_id=user.user_id,
-            subject=user.subject,
-            email=user.email,
-            display_name=user.display_name,
-            roles=user.roles,
-            tenant=user.tenant,
-            expires_at=told.expires_at,
-        )
+        return _kept(await self._told(self._upstream.service().validate_session(token)))
+
+    async def _looked(self, session_id: str, *, is_use: bool) -> Kept:
+        """What the server knows of a session by its id."""
+        service = self._upstream.service()
+        kept = _kept(await self._told(service.look_at_session(session_id, is_use=is_use)))
+        if kept is None:
+            raise self._refused("invalid")
+        return kept
 
     async def _hooked(self, hooks: Hooks, token: str) -> Kept | None:
         try:
@@ -343,6 +378,33 @@ class Sessions:
             return self._ttl_s
         left = (datetime.fromisoformat(kept.expires_at) - self._clock.now()).total_seconds()
         return min(self._ttl_s, max(left, 1.0))
+
+
+def _kept(told: Validated) -> Kept | None:
+    """What is kept of an answer of the server; none when the session does not last."""
+    if not told.valid or told.user is None:
+        return None
+    user = told.user
+    return Kept(
+        session_id=told.session_id or "",
+        user_id=user.user_id,
+        subject=user.subject,
+        email=user.email,
+        display_name=user.display_name,
+        roles=user.roles,
+        tenant=user.tenant,
+        expires_at=told.expires_at,
+    )
+
+
+def _as_now(person: Person, found: Person) -> Person:
+    """What is found of somebody, who is where he was and came as he did."""
+    return replace(found, via=person.via, token=person.token, address=person.address)
+
+
+def is_numbered(session_id: str) -> bool:
+    """Whether a session is one of the server; tokens and sessions of playbooks have other ids."""
+    return session_id.isascii() and session_id.isdigit()
 
 
 def is_hooked(session_id: str) -> bool:

@@ -47,6 +47,8 @@ SUBPROTOCOL: Final = "noetl.v1"
 INITIALIZE_S: Final = 10.0
 MOST_CALLS: Final = 64
 PURPOSE: Final = "ws"
+_BY_ITSELF: Final = ("ping", "pong", "ack")
+"""What a client says while nobody is before it: its session goes idle all the same."""
 _CODES: Final = {401: NO_SESSION, 403: FORBIDDEN, 429: TOO_MANY}
 _ASCII_CHARS: Final = MOST_BYTES // 4
 """A text of so few characters has no more bytes than a message may have."""
@@ -157,9 +159,9 @@ class Conversation:
             task.add_done_callback(self._calls.discard)
 
     async def _called(self, message: Any) -> None:  # noqa: ANN401 - JSON
-        """One call; whoever makes it is looked at anew."""
+        """One call; whoever makes it is looked at anew, unless a program says it by itself."""
         try:
-            person = await self._who()
+            person = await self._who(is_use=_method_of(message) not in _BY_ITSELF)
         except NoetlError as refusal:
             self._put(frames.refusal(id_of(message), rpc_of(refusal)))
             if refusal.status in _CODES and self._stream is not None:
@@ -177,14 +179,13 @@ class Conversation:
             return frames.refusal(id_of(message), rpc_of(refusal))
         return await self._gate.calls.call(person, message, stream=self._stream)
 
-    async def _who(self) -> Person:
-        """Who speaks, if he still may."""
-        person = self._person
-        if person is None:
+    async def _who(self, *, is_use: bool = True) -> Person:
+        """Who speaks, if he still may; a stream that is open is enough for what is no use."""
+        if self._person is None:
             raise MissingToken("the connection is not initialized")
-        if person.token:
-            await self._gate.sessions.of(person.token)
-        return person
+        if self._person.token and is_use:
+            self._person = await self._gate.sessions.used(self._person)
+        return self._person
 
     async def _next(self) -> Any:  # noqa: ANN401 - JSON
         """The next message; none when there is nothing to be done."""
@@ -305,3 +306,7 @@ class Conversation:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._stream is not None:
             await self._gate.hub.close(self._stream)
+
+
+def _method_of(message: object) -> object:
+    return message.get("method") if isinstance(message, dict) else None

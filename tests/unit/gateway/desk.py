@@ -41,6 +41,7 @@ class People:
         self._clock = clock
         self.known: dict[str, Validated] = {}
         self.asked: list[str] = []
+        self.looked: list[tuple[str, bool]] = []
         self.is_down = False
         self.on_asked: Any = None
 
@@ -68,6 +69,13 @@ class People:
         if self.on_asked is not None:
             await self.on_asked()
         return found
+
+    async def look_at_session(self, session_id, *, is_use=False):
+        self.looked.append((session_id, is_use))
+        if self.is_down:
+            raise UpstreamUnreachable("away")
+        lasting = (one for one in self.known.values() if one.session_id == session_id)
+        return next(lasting, Validated(valid=False, message="no"))
 
 
 class Broken(MemoryKeys):

@@ -424,7 +424,7 @@ async def test_a_session_that_does_not_last_ends_its_streams_also_without_a_word
     async with world() as made:
         hub = made.hub(idle_s=1e9)
 
-        async def still(person: Person) -> None:
+        async def still(person: Person) -> Person:
             raise ClientNotYours(person.subject)
 
         hub.still = still

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -90,6 +91,47 @@ async def test_without_the_server_a_session_of_the_bucket_still_counts(desk):
     desk.people.is_down = True
     desk.clock.passed = 200
     assert (await desk.sessions.of(TOKEN)).user_id == "42"
+
+
+async def test_a_session_with_another_token_is_used_by_its_id_and_lies_in_the_bucket(desk):
+    desk.people.add(TOKEN)
+    person = replace(await desk.sessions.of(TOKEN), via="ticket", address="192.0.2.1")
+    desk.people.add(OTHER, lasts_s=7200)
+    del desk.people.known[TOKEN]
+    await desk.sessions.renewed("7001", digest(TOKEN))
+    desk.clock.passed = 1
+    found = [await desk.sessions.used(person), await desk.replica().used(person)]
+    assert found[0] == found[1] == replace(person, expires_at=found[0].expires_at)
+    assert found[0].expires_at > person.expires_at
+    assert desk.people.looked == [("7001", True)]
+    await desk.sessions.ended("7001", digest(OTHER))
+    desk.people.known.clear()
+    with pytest.raises(InvalidSession):
+        await desk.sessions.used(person)
+
+
+async def test_a_look_is_no_use_and_hides_none(desk):
+    desk.people.add(TOKEN)
+    person = await desk.sessions.of(TOKEN)
+    assert await desk.sessions.look(person) == person
+    assert await desk.sessions.look(person) == person
+    assert desk.people.looked == [("7001", False)] * 2
+    assert await desk.keys.get("s.7001") is None
+    desk.people.is_down = True
+    with pytest.raises(AuthUnavailable):
+        await desk.sessions.look(person)
+
+
+async def test_a_token_of_the_api_is_looked_at_by_itself(desk):
+    desk.people.add(API, session_id="token-1")
+    person = await desk.sessions.of(API)
+    assert await desk.sessions.look(person) == await desk.sessions.used(person) == person
+    desk.people.known.clear()
+    desk.clock.passed = 6
+    for asking in (desk.sessions.look, desk.sessions.used):
+        with pytest.raises(InvalidSession):
+            await asking(person)
+    assert desk.people.looked == []
 
 
 async def test_an_unknown_token_is_asked_for_once_in_five_seconds(desk):

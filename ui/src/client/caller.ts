@@ -66,6 +66,13 @@ export class Caller {
     this.fetch("/rpc", asked("POST", { jsonrpc: "2.0", method, params })).catch(() => undefined);
   }
 
+  /** Make the session longer; whoever gives the token himself does that himself. */
+  async refresh(): Promise<void> {
+    if (this.#getToken) return;
+    const told = await this.bare<{ session_token: string }>("POST", "/api/auth/refresh");
+    if (this.#token) this.#token = told.session_token;
+  }
+
   /** What opens one stream once, and may stand in an address. */
   async ticket(purpose: "events" | "ws"): Promise<string> {
     return (await this.json<{ ticket: string }>("POST", "/api/auth/ticket", { purpose })).ticket;

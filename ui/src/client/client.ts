@@ -283,6 +283,8 @@ export class NoetlClient {
   #take(frame: Frame, eventId: string): void {
     this.#emit("frame", frame);
     const { method = "", params = {} } = frame;
+    // Another tab may have done it; a session that nothing makes longer ends, and is told so.
+    if (method === "session/expiring") this.#caller.refresh().catch(() => undefined);
     if (method === "ping") this.#connection.say({ jsonrpc: "2.0", method: "pong" });
     const isLogged = LOGGED.has(method) && eventId !== "";
     if (isLogged && !this.#book.isNew(eventId)) return;

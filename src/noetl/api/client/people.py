@@ -22,6 +22,7 @@ from noetl.api.identity import (
     RoleChange,
     RolePage,
     RolesWanted,
+    SessionLook,
     SessionPage,
     SessionRevoked,
     SessionToken,
@@ -115,6 +116,11 @@ class People(Calls):
         """Whether a session or a token lasts, and whose it is."""
         body = SessionToken(session_token=session_token)
         return await self._post("/api/auth/session/validate", body, Validated)
+
+    async def look_at_session(self, session_id: str, *, is_use: bool = False) -> Validated:
+        """Whether a session lasts, by its id."""
+        body = SessionLook(session_id=session_id, is_use=is_use)
+        return await self._post("/api/auth/session/look", body, Validated)
 
     async def end_session(self, session_token: str, client_ip: str | None = None) -> SessionRevoked:
         """End the session of a token."""

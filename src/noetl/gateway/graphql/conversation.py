@@ -8,6 +8,7 @@ its connection after a while.
 from __future__ import annotations
 
 import asyncio
+import math
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,11 +16,13 @@ import msgspec
 from starlette.websockets import WebSocketDisconnect
 
 from noetl.edge.door import ABORT
+from noetl.edge.moments import seconds_until
 from noetl.edge.problems import REQUEST_ID
 from noetl.errors import NoetlError
 from noetl.gateway.errors import AuthUnavailable, MissingToken
 from noetl.gateway.graphql.limits import MOST_BYTES, LimitExceeded
 from noetl.gateway.graphql.operations import SUBSCRIPTION
+from noetl.gateway.hub.presence import RENEW_S
 from noetl.gateway.hub.stream import (
     BAD_FRAME,
     FORBIDDEN,
@@ -32,6 +35,7 @@ from noetl.gateway.hub.stream import (
     TOO_MANY,
     TRY_AGAIN,
 )
+from noetl.gateway.hub.wheel import LAST_LOOK_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +73,7 @@ class Conversation:
         self._over: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
         self._heard_at = gate.clock.monotonic()
         self._timers: list[asyncio.TimerHandle] = []
+        self._looking: list[asyncio.Task[None]] = []
         self._types: dict[str, Callable[[dict[str, Any]], Any]] = {
             "connection_init": self._init,
             "ping": self._ping,
@@ -107,7 +112,7 @@ class Conversation:
             self.end(NORMAL, "gone")
             for timer in self._timers:
                 timer.cancel()
-            tasks = [closing, ticking, *self._running.values()]
+            tasks = [closing, ticking, *self._looking, *self._running.values()]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -172,7 +177,7 @@ class Conversation:
             is_unknown = refusal.status == _UNAUTHORIZED
             self.end(NO_SESSION if is_unknown else FORBIDDEN, refusal.code)
             return
-        self._last_until()
+        self._last()
         await self._send({"type": "connection_ack"})
 
     async def _who(self) -> Person:
@@ -180,14 +185,14 @@ class Conversation:
         if self._person is None:
             raise MissingToken("the connection is not initialized")
         if self._person.token:
-            await self._gate.sessions.of(self._person.token)
+            self._person = await self._gate.sessions.used(self._person)
         return self._person
 
     def _late(self) -> None:
         if not self._is_begun:
             self.end(NO_INITIALIZE, "no connection_init")
 
-    def _last_until(self) -> None:
+    def _last(self) -> None:
         """End with the session, and after a few hours in any case."""
         if self._person is None:
             return
@@ -195,9 +200,28 @@ class Conversation:
         loop = asyncio.get_running_loop()
         ends_s = timing.ends_at - now
         self._timers.append(loop.call_later(ends_s, self.end, GOING_AWAY, "lifetime"))
-        if timing.expires_at is not None:
-            left_s = max(0.0, timing.expires_at - now)
-            self._timers.append(loop.call_later(left_s, self.end, NO_SESSION, "expired"))
+        self._looking.append(asyncio.create_task(self._look()))
+
+    async def _look(self) -> None:
+        """Look from time to time whether the session lasts, and once more right before its end."""
+        while (left_s := self._left_s()) > 0:
+            last_s = left_s - LAST_LOOK_S if left_s > LAST_LOOK_S else left_s
+            await asyncio.sleep(min(RENEW_S, last_s))
+            if self._person is None or self._left_s() <= 0:
+                break
+            try:
+                self._person = await self._gate.sessions.look(self._person)
+            except NoetlError as refusal:
+                if refusal.status == _UNAUTHORIZED:
+                    self.end(NO_SESSION, refusal.code)
+                    return
+        self.end(NO_SESSION, "expired")
+
+    def _left_s(self) -> float:
+        """How long the session lasts if nothing makes it longer."""
+        if self._person is None or self._person.expires_at is None:
+            return math.inf
+        return seconds_until(self._gate.clock, self._person.expires_at)
 
     # ------------------------------------------------------------------ operations
 
@@ -265,18 +289,13 @@ class Conversation:
         await self._send({"type": "pong"})
 
     async def _tick(self) -> None:
-        """Ask whether somebody is there, and whether he still may be."""
+        """Ask whether somebody is there."""
         settings, clock = self._gate.settings, self._gate.clock
         while True:
             await asyncio.sleep(settings.heartbeat_s)
             if clock.monotonic() - self._heard_at > settings.connection_timeout_s:
                 self.end(GOING_AWAY, "silent")
             elif self._person is not None and self._is_begun:
-                try:
-                    await self._who()
-                except NoetlError as refusal:
-                    if refusal.status == _UNAUTHORIZED:
-                        self.end(NO_SESSION, refusal.code)
                 await self._send({"type": "ping"})
 
     async def _send(self, message: dict[str, Any]) -> None:

@@ -57,8 +57,8 @@ class Hub:
         self.pace = pace or Pace()
         self.presence = Presence(bus.sessions, clock, replica or random_key())
         self.replicas = Replicas(bus.bus)
-        self.still: Callable[[Person], Awaitable[object]] | None = None
-        """Looks whether somebody's session still lasts; fails when it does not."""
+        self.still: Callable[[Person], Awaitable[Person]] | None = None
+        """Somebody as his session is now; fails when it does not last."""
         self.on_acknowledged: Callable[[str, str], Awaitable[None]] | None = None
         """Told the client and the request of every result that has arrived."""
         self._clock = clock
@@ -374,9 +374,8 @@ class Hub:
         if not await self.owns(person, client_id):
             raise ClientNotYours("the client belongs to somebody else, or is not known")
 
-    async def _lasts(self, person: Person) -> None:
-        if self.still is not None:
-            await self.still(person)
+    async def _lasts(self, person: Person) -> Person:
+        return person if self.still is None else await self.still(person)
 
     def _do(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         """Finish something that nobody waits for."""

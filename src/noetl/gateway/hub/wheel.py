@@ -41,6 +41,8 @@ COMMENT_S: Final = 15.0
 STUCK_S: Final = 30.0
 WARN_S: Final = 60.0
 """How long before its end a session is said to expire."""
+LAST_LOOK_S: Final = 5.0
+"""How long before its end it is looked whether a session was made longer."""
 BEAT_S: Final = 10.0
 _SPREAD: Final = 0.1
 _REFUSED: Final = (401, 403)
@@ -67,7 +69,7 @@ class Wheel:
         presence: Presence,
         pace: Pace,
         streams: Collection[Stream],
-        still: Callable[[Person], Awaitable[object]],
+        still: Callable[[Person], Awaitable[Person]],
     ) -> None:
         self._bus = bus
         self._clock = clock
@@ -82,17 +84,20 @@ class Wheel:
         """When what is to be done to a new stream."""
         now, pace = self._clock.monotonic(), self._pace
         spread = random.uniform(1 - _SPREAD, 1 + _SPREAD)  # noqa: S311 - spreads load, hides nothing
-        expires_at = None
-        if person.expires_at is not None:
-            expires_at = now + seconds_until(self._clock, person.expires_at)
         return Timing(
             ping_at=now + pace.heartbeat_s,
             comment_at=now + COMMENT_S,
             look_at=now + RENEW_S * spread,
             ends_at=now + pace.lifetime_s * spread,
-            expires_at=expires_at,
+            expires_at=self._end_of(person),
             heard_at=now,
         )
+
+    def _end_of(self, person: Person) -> float | None:
+        """When somebody's session ends; none: never."""
+        if person.expires_at is None:
+            return None
+        return self._clock.monotonic() + seconds_until(self._clock, person.expires_at)
 
     async def turn(self) -> None:
         """The loop that tells streams what time it is."""
@@ -130,8 +135,9 @@ class Wheel:
         timing = stream.timing
         if timing.expires_at is not None and now >= timing.expires_at:
             stream.finish(closed("expired"))
-        elif not timing.is_warned:
+        elif timing.expires_at is not None and not timing.is_warned:
             timing.is_warned = True
+            timing.look_at = min(timing.look_at, timing.expires_at - LAST_LOOK_S)
             at = stream.person.expires_at
             stream.tell(frames.closing(frames.EXPIRING, "expires", expiresAt=at))
 
@@ -181,7 +187,7 @@ class Wheel:
             stream.revision = await self._presence.renew(
                 stream.person, stream.client_id, stream.present, stream.revision
             )
-            await self._still(stream.person)
+            self._goes_on(stream, await self._still(stream.person))
         except KeyChanged:
             stream.finish(superseded())
         except BusGone:
@@ -189,6 +195,13 @@ class Wheel:
         except NoetlError as refusal:
             if refusal.status in _REFUSED and not refusal.retryable:
                 stream.finish(closed("invalid"))
+
+    def _goes_on(self, stream: Stream, person: Person) -> None:
+        """A session may have been made longer since it was looked at."""
+        if person.expires_at != stream.person.expires_at:
+            stream.timing.expires_at = self._end_of(person)
+            stream.timing.is_warned = False
+        stream.person = person
 
 
 PING: Final = frames.ping()

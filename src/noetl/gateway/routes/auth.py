@@ -258,7 +258,7 @@ async def _refresh(gate: Gate, request: Request) -> Response:
     made = await asked(
         gate.upstream.service().refresh_session(person.token, gate.peers.address(request))
     )
-    await gate.sessions.forget(digest(person.token))
+    await gate.sessions.renewed(person.session_id, digest(person.token))
     return shown(gate, request, answer_of(made))
 
 

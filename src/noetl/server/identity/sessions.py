@@ -29,7 +29,7 @@ from noetl.server.identity.tokens import ADMIN
 from noetl.store.identity import EndedSession, SessionRow
 
 if TYPE_CHECKING:
-    from noetl.api.identity import PlaybookAccess
+    from noetl.api.identity import PlaybookAccess, SessionLook
     from noetl.clock import Clock
     from noetl.ids import Ids
     from noetl.server.access.caller import Caller
@@ -130,15 +130,21 @@ class Sessions:
                 expires_at=ends_at,
                 idle_until=ends_at,
             )
+        return _lasts(row, await self._touched(row))
+
+    async def look(self, body: SessionLook) -> Validated:
+        """Whether a session lasts, by its id; asking alone is no use of it."""
+        found = await self._rows.get(parse(body.session_id))
+        row = None if found is None else await self._rows.find(found.sha256)
+        if row is None or not self._is_live(row, row.sha256):
+            return Validated(valid=False, message=_ENDED)
+        return _lasts(row, await self._touched(row) if body.is_use else row.idle_until)
+
+    async def _touched(self, row: SessionRow) -> str:
+        """Note a use; how long the session lasts without another one."""
         idle_until = min(row.expires_at, from_now(self._clock, IDLE_S))
         await self._rows.touch(row.session_id, idle_until)
-        return Validated(
-            valid=True,
-            session_id=row.session_id,
-            user=_user(row),
-            expires_at=row.expires_at,
-            idle_until=idle_until,
-        )
+        return idle_until
 
     async def allowed(self, body: PlaybookAccess) -> Allowed:
         """Whether whose session it is may do something with a playbook."""
@@ -210,10 +216,23 @@ class Sessions:
         row: SessionRow | TokenRow | None = await (
             self._rows.find(sha256) if is_session else self._store.tokens.find(sha256)
         )
-        if row is None or row.revoked_at is not None:
-            return None
+        return row if row is not None and self._is_live(row, sha256) else None
+
+    def _is_live(self, row: SessionRow | TokenRow, sha256: str) -> bool:
+        """Whether what has this digest lasts."""
         ends_at = end_of(row, sha256)
-        return row if ends_at is None or ends_at > rfc3339(self._clock.now()) else None
+        is_over = ends_at is not None and ends_at <= rfc3339(self._clock.now())
+        return row.revoked_at is None and not is_over
+
+
+def _lasts(row: SessionRow, idle_until: str) -> Validated:
+    return Validated(
+        valid=True,
+        session_id=row.session_id,
+        user=_user(row),
+        expires_at=row.expires_at,
+        idle_until=idle_until,
+    )
 
 
 def _user(row: SessionRow) -> User:

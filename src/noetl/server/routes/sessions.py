@@ -11,6 +11,7 @@ from noetl.api.identity import (
     Login,
     PlaybookAccess,
     Refreshed,
+    SessionLook,
     SessionPage,
     SessionRevoked,
     SessionToken,
@@ -81,6 +82,18 @@ def routes(plane: Plane) -> list[Route]:
             Declared(
                 about="Tell whether a session or a token lasts, and whose it is.",
                 body=SessionToken,
+                answer=Validated,
+            ),
+        ),
+        route(
+            plane,
+            "POST",
+            "/api/auth/session/look",
+            _look,
+            GATEWAY,
+            Declared(
+                about="Tell whether a session lasts by its id, and note a use of it if it is one.",
+                body=SessionLook,
                 answer=Validated,
             ),
         ),
@@ -175,6 +188,10 @@ async def _end(plane: Plane, request: Request) -> Response:
 async def _validate(plane: Plane, request: Request) -> Response:
     body = await read(request, SessionToken)
     return json(await plane.desk.sessions.validate(body.session_token))
+
+
+async def _look(plane: Plane, request: Request) -> Response:
+    return json(await plane.desk.sessions.look(await read(request, SessionLook)))
 
 
 async def _check(plane: Plane, request: Request) -> Response:

@@ -89,6 +89,38 @@ async def test_a_session_is_given_another_token_and_the_one_before_lasts_a_minut
 
 
 @virtually
+async def test_a_look_at_a_session_by_its_id_is_no_use_of_it() -> None:
+    async with closed() as r:
+        door = client_of(r, INNER)
+        anna = await account(r, "anna", "viewer")
+        made = await door.login(Login(account_id=anna.account_id, session_duration_hours=8))
+        fresh = await door.refresh_session(made.session_token)
+        await asyncio.sleep(HOUR)
+        looked = await door.look_at_session(made.session_id)
+        assert (looked.valid, looked.session_id, looked.user) == (True, made.session_id, made.user)
+        assert (looked.expires_at, looked.idle_until) == (fresh.expires_at, fresh.idle_until)
+        used = await door.look_at_session(made.session_id, is_use=True)
+        assert used.idle_until == "2026-01-01T03:00:00.000000Z"
+        await asyncio.sleep(HOUR)
+        again = await door.look_at_session(made.session_id)
+        assert (again.valid, again.idle_until) == (True, used.idle_until)
+        await asyncio.sleep(HOUR)
+        assert not (await door.look_at_session(made.session_id)).valid
+        assert not (await door.look_at_session("12345", is_use=True)).valid
+
+
+@virtually
+async def test_a_session_that_was_ended_does_not_last_by_its_id() -> None:
+    async with closed() as r:
+        door = client_of(r, INNER)
+        anna = await account(r, "anna", "viewer")
+        made = [await door.login(Login(account_id=anna.account_id)) for _ in range(2)]
+        await door.end_session(made[0].session_token)
+        assert not (await door.look_at_session(made[0].session_id)).valid
+        assert (await door.look_at_session(made[1].session_id)).valid
+
+
+@virtually
 async def test_no_session_lasts_more_than_a_day() -> None:
     async with closed() as r:
         door = client_of(r, INNER)
