@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import asynccontextmanager
 
 import httpx2
@@ -98,6 +99,35 @@ async def test_the_official_client_hears_progress(version):
             working = asyncio.create_task(work())
             found = await client.call_tool("air.fly", {"city": "ZRH"}, progress_callback=progress)
             await working
+        assert found.structured_content["status"] == "COMPLETED"
+
+
+async def test_the_official_client_hears_what_a_playbook_tells_at_another_gateway(version):
+    async with gateway_rig() as rig, rig.replica() as other, served(rig.gateway.asgi) as url:
+        await rig.playbook(TOOL, "air/fly")
+        who = await rig.login()
+        heard = asyncio.Queue()
+
+        async def progress(*told):
+            heard.put_nowait(told)
+
+        async def work():
+            first = await heard.get()
+            listed = await other.caller(who).get("/api/requests")
+            (request,) = json.loads(listed.body)["items"]
+            told = {"request_id": request["requestId"], "step": "start", "message": "half of it"}
+            answer = await other.caller(authorization=f"Bearer {INTERNAL}").post(
+                "/api/internal/progress", {**told, "progress": 0.5}
+            )
+            second = await heard.get()
+            await rig.step(1)
+            return first, json.loads(answer.body), second
+
+        async with connected(url, who, version) as client:
+            working = asyncio.create_task(work())
+            found = await client.call_tool("air.fly", {"city": "ZRH"}, progress_callback=progress)
+            made = await working
+        assert made == ((1.0, None, "start"), {"status": "sent"}, (2.0, 4.0, "start: half of it"))
         assert found.structured_content["status"] == "COMPLETED"
 
 

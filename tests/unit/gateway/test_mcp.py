@@ -416,6 +416,32 @@ async def test_progress_is_told_meanwhile():
         assert told[-1]["result"]["structuredContent"]["status"] == "COMPLETED"
 
 
+@virtually
+async def test_nothing_is_asked_while_nothing_is_heard_of_a_run():
+    async with gateway_rig() as rig:
+        await rig.playbook(TOOL)
+        asked = []
+
+        async def server(scope, receive, send):
+            asked.append(scope["path"])
+            await rig.server.server.asgi(scope, receive, send)
+
+        who = await rig.login()
+        async with rig.replica(upstream_app=server) as other:
+            agent = Agent(other.caller(who), TASKS)
+            given = {"name": "demo.it", "arguments": {"city": "ZRH"}}
+            params = {**given, "_meta": {"progressToken": "p"}}
+            message = {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": params}
+            calling = asyncio.create_task(agent.send(message))
+            await asyncio.sleep(2)
+            before = sum(path.startswith("/api/executions/") for path in asked)
+            await asyncio.sleep(20)
+            assert sum(path.startswith("/api/executions/") for path in asked) == before == 1
+            await rig.step(1)
+            assert b'"COMPLETED"' in (await calling).body
+            assert (await rig.gate.hub.presence.clients_of(session_id=who.session_id)) == []
+
+
 async def test_the_built_in_tools_ask_the_server_as_the_caller():
     async with gateway_rig() as rig:
         await rig.playbook(TOOL)

@@ -87,7 +87,7 @@ class Presence:
                 raise ClientNotYours("the client belongs to somebody else")
             if known is None or known.session_id != person.session_id:
                 await self._make_room(person, client_id)
-            now = self._present(person, 1 if known is None else known.generation + 1)
+            now = self.here(person, 1 if known is None else known.generation + 1)
             try:
                 revision = await self._keys.update(
                     _key(client_id), _encode(now), entry.revision if entry else 0, 2 * KEPT_S
@@ -101,14 +101,14 @@ class Presence:
 
     async def renew(self, person: Person, client_id: str, now: Present, revision: int) -> int:
         """Say that a client is still here; `KeyChanged` when it is elsewhere."""
-        renewed = self._present(person, now.generation)
+        renewed = self.here(person, now.generation)
         revision = await self._keys.update(_key(client_id), _encode(renewed), revision, 2 * KEPT_S)
         await self._index(person, client_id)
         return revision
 
     async def leave(self, person: Person, client_id: str, now: Present, revision: int) -> None:
         """Say that a client has left; nothing changes when it is elsewhere by now."""
-        left = self._present(person, now.generation, replica="")
+        left = self.here(person, now.generation, replica="")
         with suppress(KeyChanged):
             await self._keys.update(_key(client_id), _encode(left), revision, KEPT_S)
 
@@ -179,7 +179,8 @@ class Presence:
         ):
             await self._keys.put(key, b"1", 2 * KEPT_S)
 
-    def _present(self, person: Person, generation: int, replica: str | None = None) -> Present:
+    def here(self, person: Person, generation: int = 1, replica: str | None = None) -> Present:
+        """A client of somebody, at this gateway unless it has left."""
         return Present(
             session_id=person.session_id,
             user_id=person.user_id,

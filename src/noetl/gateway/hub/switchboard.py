@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 from collections import OrderedDict
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from noetl.bus.base import BusGone
@@ -21,7 +21,7 @@ from noetl.gateway.hub.wheel import Pace, Wheel, closed, superseded
 from noetl.ids import random_key, random_uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 
     from noetl.bus.gateway import GatewayBus, MemoryGatewayBus
     from noetl.clock import Clock
@@ -221,6 +221,32 @@ class Hub:
     def beside(self, stream: Stream, work: Coroutine[None, None, None]) -> None:
         """Do something until it is done or the stream is closed."""
         stream.ears.push_async_callback(_stopped, self._do(work))
+
+    @asynccontextmanager
+    async def line(self, person: Person) -> AsyncIterator[Stream]:
+        """A stream of one call that waits for its own run, as frames.
+
+        Its client is known here alone and counts for no limit; whichever gateway hears of the run
+        finds it by its log.
+        """
+        stream = Stream(
+            person=person,
+            client_id=random_uuid(),
+            transport="mcp",
+            epoch=await self._log.epoch(),
+            log=self._log,
+            wire=lambda frame, _: frame,
+            timing=self.wheel.timing(person),
+            metrics=self._metrics,
+        )
+        stream.present = self.presence.here(person)
+        stream.begin(0, (), has_more=False)
+        self._streams[stream.client_id] = stream
+        try:
+            async with self._log.hear(stream.client_id, stream.hear):
+                yield stream
+        finally:
+            del self._streams[stream.client_id]
 
     async def close(self, stream: Stream) -> None:
         """A connection has ended; one that was superseded changes nothing."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -11,6 +13,7 @@ from noetl.api.gateway import Wish
 from noetl.dsl.conformity import faults
 from noetl.errors import NoetlError
 from noetl.gateway.errors import UnknownRequest
+from noetl.gateway.frames import PROGRESS, RESULT, STATE
 from noetl.gateway.mcp.builtin import BUILTINS
 from noetl.gateway.mcp.protocol import INVALID_PARAMS, WITH_TASKS, RpcFault
 from noetl.gateway.mcp.results import of_document, of_error, of_faults, of_value, task_of
@@ -20,21 +23,30 @@ if TYPE_CHECKING:
 
     from noetl.api.gateway import Accepted, RequestDocument
     from noetl.gateway.gate import Gate
+    from noetl.gateway.hub.stream import Stream
     from noetl.gateway.mcp.builtin import Builtin
     from noetl.gateway.mcp.protocol import Call
     from noetl.gateway.mcp.tools import Tool, Toolbox
     from noetl.gateway.person import Person
 
-    Tell = Callable[[float, str], Awaitable[None]]
-    """How far it is, and what is done."""
+    Tell = Callable[[str, float | None], Awaitable[None]]
+    """What is done, and how much of all that is, if anybody says."""
 
 WAIT_S: Final = 30.0
-STEP_S: Final = 1.0
-"""How often a caller is told how far a run is."""
 CANCEL_S: Final = 5.0
 DRY_RUN: Final = "noetl/dryRun"
 MOST_TASKS: Final = 100
 _RELATED: Final = "io.modelcontextprotocol/related-task"
+
+
+class _Frame(msgspec.Struct, frozen=True):
+    """A message of a stream."""
+
+    method: str
+    params: dict[str, Any] = {}
+
+
+_decode: Final = msgspec.json.Decoder(_Frame).decode
 
 
 class ToolCalls:
@@ -92,13 +104,11 @@ class ToolCalls:
         if call.meta.get(DRY_RUN) is True:
             return await self._rehearsed(person, tool, arguments)
         self._gate.limits.take("execute", person.user_id)
-        accepted = await self._gate.requests.start(
-            person, Wish(name=tool.path, variables=arguments, delivery="none")
-        )
         if call.version == WITH_TASKS and isinstance(call.params.get("task"), dict):
+            accepted = await self._begun(person, tool, arguments)
             document = await self._gate.requests.document(person, accepted.request_id)
             return {"task": task_of(document, is_modern=False)}
-        document = await self._waited(person, accepted, tell)
+        document = await self._waited(person, tool, arguments, tell)
         if document.is_open and call.has_tasks:
             return {"resultType": "task", **task_of(document, is_modern=True)}
         return of_document(document)
@@ -112,27 +122,59 @@ class ToolCalls:
         body = {"status": status, "problems": list(found.problems)}
         return of_value(body, is_error=not found.valid)
 
+    async def _begun(
+        self, person: Person, tool: Tool, arguments: dict[str, Any], line: Stream | None = None
+    ) -> Accepted:
+        """Start a run, of which only a line is told, if there is one."""
+        wish = Wish(
+            name=tool.path,
+            variables=arguments,
+            client_id=None if line is None else line.client_id,
+            delivery="none" if line is None else "client",
+        )
+        return await self._gate.requests.start(person, wish)
+
     async def _waited(
-        self, person: Person, accepted: Accepted, tell: Tell | None
+        self, person: Person, tool: Tool, arguments: dict[str, Any], tell: Tell | None
     ) -> RequestDocument:
         """The request when it has ended, or after a while as it is then."""
+        if tell is None:
+            accepted = await self._begun(person, tool, arguments)
+            return await self._gate.requests.document(person, accepted.request_id, self._wait_s)
         clock = self._gate.clock
-        until = clock.monotonic() + self._wait_s
-        while True:
-            left = max(0.0, until - clock.monotonic())
-            wait_s = left if tell is None else min(left, STEP_S)
-            document = await self._gate.requests.document(person, accepted.request_id, wait_s)
-            if not document.is_open or clock.monotonic() >= until:
-                return document
-            if tell is not None:
-                await self._told(person, accepted.execution_id, tell)
+        async with self._gate.hub.line(person) as line:
+            accepted = await self._begun(person, tool, arguments, line)
+            until = clock.monotonic() + self._wait_s
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._wait_s):
+                    await self._told(person, accepted, line, tell)
+        left_s = max(0.0, until - clock.monotonic())  # a line that was cut has not told the end
+        return await self._gate.requests.document(person, accepted.request_id, left_s)
 
-    async def _told(self, person: Person, execution_id: str, tell: Tell) -> None:
+    async def _told(self, person: Person, accepted: Accepted, line: Stream, tell: Tell) -> None:
+        """Tell what is heard of a run until it has ended, or nothing more is heard."""
+        while told := await line.next():
+            has_moved = False
+            for frame in map(_decode, told):
+                if frame.params.get("requestId") != accepted.request_id:
+                    continue
+                if frame.method == RESULT:
+                    return
+                if frame.method == PROGRESS:
+                    about = (frame.params.get("step"), frame.params.get("message"))
+                    text = ": ".join(filter(None, about))
+                    await tell(text, frame.params.get("progress"))
+                has_moved = has_moved or frame.method == STATE
+            if has_moved:
+                await self._steps(person, accepted.execution_id, tell)
+
+    async def _steps(self, person: Person, execution_id: str, tell: Tell) -> None:
+        """Tell which steps run now."""
         try:
             status = await self._gate.upstream.acting_for(person, execution_id).status(execution_id)
-        except NoetlError:  # who waits is told the next time
+        except NoetlError:  # who waits is told when something is heard next
             return
-        await tell(float(status.last_seq), ", ".join(status.current_steps) or status.status)
+        await tell(", ".join(status.current_steps) or status.status, None)
 
     # ------------------------------------------------------------------ runs as tasks
 

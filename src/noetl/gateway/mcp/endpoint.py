@@ -71,16 +71,19 @@ class Mcp:
     async def _frames(self, person: Person, call: Call) -> AsyncIterator[bytes]:
         """What is told meanwhile, then the answer."""
         waiting: asyncio.Queue[bytes] = asyncio.Queue(MOST_TOLD)
-        token, last = call.meta.get("progressToken"), -1.0
+        token, count = call.meta.get("progressToken"), 0
 
-        async def tell(progress: float, message: str) -> None:
-            nonlocal last
-            if token is not None and progress > last:
-                last = progress
-                about = {"progressToken": token, "progress": progress, "message": message}
-                await waiting.put(protocol.notified("notifications/progress", about))
+        async def tell(message: str, share: float | None) -> None:
+            """The number always grows; the share of a playbook is what it is of the total."""
+            nonlocal count
+            count += 1
+            about = {"progressToken": token, "progress": count, "message": message}
+            if share:
+                about["total"] = max(count / share, count)
+            await waiting.put(protocol.notified("notifications/progress", about))
 
-        task = asyncio.get_running_loop().create_task(self._closed(person, call, tell))
+        told = None if token is None else tell
+        task = asyncio.get_running_loop().create_task(self._closed(person, call, told))
         try:
             while not task.done():
                 getting = asyncio.ensure_future(waiting.get())
@@ -98,7 +101,7 @@ class Mcp:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _closed(self, person: Person, call: Call, tell: Tell) -> bytes:
+    async def _closed(self, person: Person, call: Call, tell: Tell | None) -> bytes:
         try:
             return protocol.answered(call, await self._done(person, call, tell))
         except RpcFault as fault:
