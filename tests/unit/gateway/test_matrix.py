@@ -104,6 +104,9 @@ PROBES = {
     "GET /graphql/page.js": Probe("/graphql/page.js", NONE),
     "GET /events": Probe("/events?client_id=x", NONE),
     "GET /api/requests": Probe("/api/requests", SIGNED),
+    "POST /api/requests": Probe(
+        "/api/requests", frozenset({"admin", "developer", "operator"}), {"name": "demo/it"}
+    ),
     "GET /api/requests/{request_id}": Probe(
         "/api/requests/{request}", frozenset({"admin", "developer", "operator", "viewer"})
     ),

@@ -5,12 +5,21 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from starlette.responses import StreamingResponse
 
-from noetl.api.gateway import CancelRequest, RequestCancelled, RequestDocument, RequestPage
+from noetl.api.gateway import (
+    Accepted,
+    CancelRequest,
+    RequestCancelled,
+    RequestDocument,
+    RequestPage,
+    Wish,
+)
 from noetl.edge.declared import ANY_TYPE, Parameter
 from noetl.edge.reading import json, number, read
 from noetl.gateway.declaring import SESSION, Declared, person_of, route
+from noetl.gateway.rpc import MOST_BYTES
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -20,6 +29,7 @@ if TYPE_CHECKING:
     from noetl.gateway.gate import Gate
 
 MOST_WAIT_S: Final = 30
+_ACCEPTED: Final = 202
 _LISTED: Final = 50
 _MOST_LISTED: Final = 200
 
@@ -34,6 +44,16 @@ def routes(gate: Gate) -> list[BaseRoute]:
         query=(Parameter("limit", "How many at most.", "number", least=1, most=_MOST_LISTED),),
         codes=("upstream_unavailable",),
     )
+    made = Declared(
+        about="Runs a playbook; its end is told, and can be asked for.",
+        body=Wish,
+        answer=Accepted,
+        status=_ACCEPTED,
+        codes=(
+            "unknown_path", "client_not_yours", "dedup_conflict", "rate_limited",
+            "upstream_unavailable",
+        ),
+    )  # fmt: skip
     told = Declared(
         about="Tells a request, when it has ended or after a while.",
         answer=RequestDocument,
@@ -55,6 +75,7 @@ def routes(gate: Gate) -> list[BaseRoute]:
     )
     return [
         of("GET", "/api/requests", _listed, SESSION, listed),
+        of("POST", "/api/requests", _made, SESSION, made),
         of("GET", one, _document, SESSION, told),
         of("GET", f"{one}/result", _result, SESSION, whole),
         of("POST", f"{one}/cancel", _cancel, SESSION, cancel),
@@ -65,6 +86,17 @@ async def _listed(gate: Gate, request: Request) -> Response:
     limit = number(request, "limit", _LISTED, _MOST_LISTED, 1)
     found = await gate.requests.listed(person_of(request), limit)
     return json(RequestPage(items=tuple(found)))
+
+
+async def _made(gate: Gate, request: Request) -> Response:
+    wish, key = await read(request, Wish, MOST_BYTES), request.headers.get("idempotency-key")
+    if key is not None and wish.idempotency_key is None:
+        wish = msgspec.structs.replace(wish, idempotency_key=key)
+    person = person_of(request)
+    gate.limits.take("execute", person.user_id)
+    accepted = await gate.requests.start(person, wish)
+    there = {"Location": f"/api/requests/{accepted.request_id}"}
+    return json(accepted, _ACCEPTED, there)
 
 
 async def _document(gate: Gate, request: Request) -> Response:

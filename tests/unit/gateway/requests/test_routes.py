@@ -104,6 +104,58 @@ async def test_callbacks_of_one_request_have_a_rate() -> None:
 
 
 @virtually
+async def test_a_request_is_made_as_on_every_other_way() -> None:
+    async with gateway_rig() as rig:
+        await rig.playbook(ONE)
+        who = await rig.login()
+        ann, viewer = rig.caller(who), rig.caller(await rig.login("eve", "viewer"))
+        wish = {"name": "demo/it", "variables": {"a": 1}, "delivery": "session"}
+        made = await ann.post("/api/requests", wish)
+        body = json.loads(made.body)
+        assert (made.status, set(body)) == (202, {"requestId", "executionId", "status"})
+        assert body["status"] == "PENDING"
+        assert made.headers["location"] == f"/api/requests/{body['requestId']}"
+        status, found = told(await ann.get(made.headers["location"]))
+        assert (status, found["executionId"]) == (200, body["executionId"])
+        run = await rig.admin.execution(body["executionId"])
+        assert run.path == "demo/it"
+        path, as_json = "/api/requests", {"content-type": "application/json"}
+        assert told(await viewer.post(path, wish)) == (403, "forbidden")
+        assert told(await rig.caller().post(path, wish)) == (401, "missing_token")
+        assert told(await ann.post(path, {"name": "no/such"})) == (404, "unknown_path")
+        theirs = {**wish, "clientId": "of-others"}
+        assert told(await ann.post(path, theirs)) == (403, "client_not_yours")
+        assert told(await ann.post(path, b"{", as_json)) == (400, "bad_json")
+        large = {**wish, "variables": {"a": "x" * 1_100_000}}
+        assert told(await ann.post(path, large)) == (413, "body_too_large")
+        for wrong in ({}, {"name": "demo/it", "variables": "x"}, {**wish, "timeoutSecs": 0}):
+            assert told(await ann.post(path, wrong)) == (422, "validation_failed")
+
+
+@virtually
+async def test_a_request_with_one_key_is_made_once() -> None:
+    async with gateway_rig() as rig:
+        await rig.playbook(ONE)
+        ann = rig.caller(await rig.login())
+        wish, key = {"name": "demo/it"}, {"idempotency-key": "k1"}
+        first = await ann.post("/api/requests", wish, key)
+        in_body = await ann.post("/api/requests", {**wish, "idempotencyKey": "k1"})
+        assert first.body == in_body.body
+        other = await ann.post("/api/requests", {**wish, "variables": {"a": 2}}, key)
+        assert told(other) == (409, "dedup_conflict")
+
+
+@virtually
+async def test_requests_have_the_rate_of_every_start() -> None:
+    async with gateway_rig() as rig:
+        await rig.playbook(ONE)
+        ann = rig.caller(await rig.login())
+        answers = [await ann.post("/api/requests", {"name": "demo/it"}) for _ in range(45)]
+        assert {answer.status for answer in answers} == {202, 429}
+        assert rig.gate.metrics.rate_limited.value("execute") > 0
+
+
+@virtually
 async def test_requests_are_polled_read_and_cancelled() -> None:
     async with gateway_rig() as rig:
         who = await rig.login()
