@@ -9,7 +9,7 @@ import pytest
 
 from noetl.api.identity import NewRole, PathGrant
 from noetl.gateway.mcp.endpoint import PAGE
-from noetl.gateway.mcp.tools import gives, names_of, shape_of
+from noetl.gateway.mcp.tools import FEW, gives, names_of, shape_of
 from tests.unit.gateway.rig import gateway_rig
 from tests.unit.server.rig import HEAD, PYTHON, virtually
 
@@ -414,6 +414,45 @@ async def test_progress_is_told_meanwhile():
         steps = [one["params"]["progress"] for one in told[:-1]]
         assert steps == sorted(set(steps))
         assert told[-1]["result"]["structuredContent"]["status"] == "COMPLETED"
+
+
+@virtually
+async def test_only_the_text_of_playbooks_that_nobody_has_seen_is_read():
+    async with gateway_rig() as rig:
+        paths = [f"demo/it{number}" for number in range(FEW + 1)]
+        for path in paths:
+            await rig.playbook(TOOL, path)
+        asked = []
+
+        async def server(scope, receive, send):
+            message = await receive()
+            if scope["path"] == "/api/catalog/list":
+                asked.append(json.loads(message["body"]))
+            sent = iter([message])
+
+            async def again():
+                return next(sent, None) or await receive()
+
+            await rig.server.server.asgi(scope, again, send)
+
+        def read():
+            seen = [(one.get("path_prefix"), one.get("content", False)) for one in asked]
+            asked.clear()
+            return seen
+
+        async with rig.replica(upstream_app=server) as other:
+            ann, bob = [Agent(other.caller(await rig.login(who))) for who in ("ann", "bob")]
+            own = {path.replace("/", ".") for path in paths}
+            assert await names(ann) == own
+            assert read() == [(None, False), (None, True)]
+            assert await names(bob) == own
+            assert read() == [(None, False)]
+            changed = "# another text\n" + TOOL
+            await rig.playbook(changed, "demo/it3")
+            await rig.playbook(TOOL, "demo/it33")
+            await asyncio.sleep(6)
+            assert await names(ann) == own | {"demo.it33"}
+            assert read() == [(None, False), ("demo/it3", True), ("demo/it33", True)]
 
 
 @virtually

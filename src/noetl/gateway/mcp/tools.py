@@ -17,9 +17,10 @@ from noetl.dsl.playbook.document import Playbook
 from noetl.dsl.playbook.inputs import input_schema
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
     from noetl.api.catalog import CatalogItem
+    from noetl.api.client import Client
     from noetl.clock import Clock
     from noetl.dsl.form import FormField
     from noetl.dsl.parse import Parsed
@@ -33,6 +34,8 @@ KEPT_S: Final = 5.0
 """How long what somebody may run is remembered; a start asks the server anew."""
 MOST_KEPT: Final = 500
 MOST_SHAPES: Final = 5_000
+FEW: Final = 8
+"""How many documents are read one by one."""
 _LISTED: Final = 200
 _HEX: Final = 8
 _HINTS: Final = ("title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
@@ -104,32 +107,44 @@ class Toolbox:
         return made
 
     async def _runnable(self, person: Person) -> AsyncIterator[tuple[str, Shape]]:
-        client, cursor = self._upstream.acting_for(person), None
+        client = self._upstream.acting_for(person)
+        query = CatalogQuery(resource_type="playbook", may="execute", limit=_LISTED)
         while True:
-            page = await client.catalog(
-                CatalogQuery(
-                    resource_type="playbook",
-                    may="execute",
-                    content=True,
-                    limit=_LISTED,
-                    cursor=cursor,
-                )
-            )
+            page = await client.catalog(query)
+            await self._learn(client, query, page.entries)
             for entry in page.entries:
-                shape = await self._shape(entry)
+                shape = self._shapes.get(entry.digest)
                 if shape is not None:
                     yield entry.path, shape
-            cursor = page.next_cursor
-            if cursor is None:
+            if page.next_cursor is None:
                 return
+            query = msgspec.structs.replace(query, cursor=page.next_cursor)
 
-    async def _shape(self, entry: CatalogItem) -> Shape | None:
-        """What a document says about itself; the same text is read once."""
-        if entry.digest not in self._shapes:
-            self._shapes[entry.digest] = await asyncio.to_thread(shape_of, entry.content or "")
-            while len(self._shapes) > MOST_SHAPES:
-                self._shapes.popitem(last=False)
-        return self._shapes[entry.digest]
+    async def _learn(
+        self, client: Client, query: CatalogQuery, entries: Sequence[CatalogItem]
+    ) -> None:
+        """Read what documents say about themselves; the same text is read once.
+
+        A few of them are asked for one by one, more of them as the page that they are on.
+        """
+        unknown = []
+        for entry in entries:
+            if entry.digest in self._shapes:
+                self._shapes.move_to_end(entry.digest)
+            else:
+                unknown.append(entry)
+        asked = [msgspec.structs.replace(query, content=True)]
+        if len(unknown) <= FEW:  # the document of a path comes before those below it
+            asked = [
+                msgspec.structs.replace(asked[0], path_prefix=one.path, limit=1, cursor=None)
+                for one in unknown
+            ]
+        for page in await asyncio.gather(*map(client.catalog, asked)):
+            for one in page.entries:
+                if one.digest not in self._shapes:
+                    self._shapes[one.digest] = await asyncio.to_thread(shape_of, one.content or "")
+        while len(self._shapes) > MOST_SHAPES:
+            self._shapes.popitem(last=False)
 
 
 def names_of(paths: Iterable[str], taken: Iterable[str] = ()) -> dict[str, str]:
