@@ -15,6 +15,7 @@ from mcp_types import version as known
 
 from noetl.clock import SystemClock
 from tests.integration.test_gateway_process import gateway_process, token_of
+from tests.servers.gateway import PASSWORD
 from tests.unit.gateway.rig import INTERNAL, gateway_rig
 from tests.unit.gateway.served import served
 from tests.unit.server.rig import PYTHON
@@ -33,6 +34,24 @@ output:
 workflow:
   - step: start
     tool: {PYTHON}
+"""
+TELLING = """
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {{name: told, path: {path}}}
+inputs: {{parcels: {{type: integer, required: true}}}}
+workload: {{request_id: "", gateway_url: ""}}
+workflow:
+  - step: begin
+    tool:
+      kind: http
+      method: POST
+      url: "{{{{ workload.gateway_url }}}}/api/internal/progress"
+      json:
+        request_id: "{{{{ workload.request_id }}}}"
+        step: begin
+        message: half of it
+        progress: 0.5
 """
 VERSIONS = ["2025-06-18", "2025-11-25", "2026-07-28"]
 
@@ -129,6 +148,30 @@ async def test_the_official_client_hears_what_a_playbook_tells_at_another_gatewa
             made = await working
         assert made == ((1.0, None, "start"), {"status": "sent"}, (2.0, 4.0, "start: half of it"))
         assert found.structured_content["status"] == "COMPLETED"
+
+
+async def test_the_official_client_hears_a_step_that_posts_its_progress(gateway_stack):
+    """On the whole stack: the broker, a gateway, a server and a worker."""
+    path = f"mcp/{gateway_stack.name('told')}"
+    await asyncio.to_thread(gateway_stack.register, TELLING.format(path=path))
+    email = await asyncio.to_thread(gateway_stack.account)
+    heard = []
+
+    async def progress(*told):
+        heard.append(told)
+
+    async with httpx2.AsyncClient(base_url=gateway_stack.url, timeout=60) as http:
+        answer = await http.post("/api/auth/login", json={"email": email, "password": PASSWORD})
+        http.headers["authorization"] = f"Bearer {answer.json()['session_token']}"
+        transport = streamable_http_client(f"{gateway_stack.url}/mcp", http_client=http)
+        async with asyncio.timeout(60), Client(transport) as client:
+            found = await client.call_tool(
+                path.replace("/", "."), {"parcels": 3}, progress_callback=progress
+            )
+    assert found.structured_content["status"] == "COMPLETED"
+    (own,) = [told for told in heard if told[2] == "begin: half of it"]
+    assert own[0] / own[1] == 0.5
+    assert [told[0] for told in heard] == [float(number + 1) for number in range(len(heard))]
 
 
 async def test_a_viewer_has_only_the_built_in_tools(version):
