@@ -5,8 +5,11 @@ The numbers in names are those of the acceptance in gateway.md B9.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
+
+import pytest
 
 from noetl.clock import SystemClock
 from noetl.telemetry.traces.tracer import Tracer
@@ -101,6 +104,76 @@ async def test_b23_a_trace_goes_on_in_the_run_and_only_listed_baggage_passes(tmp
         assert first.trace["baggage"] == {"tenant": "a"}
         assert "0" * 32 not in str(second.trace)
         assert "secret" not in str(second.trace)
+
+
+SILENT = {"trace": {"propagate": "none"}}
+
+
+def traced(number):
+    """A trace of its own for each."""
+    return f"00-{number + 1:032x}-{number + 1:016x}-01"
+
+
+async def ran(y, told):
+    """The run of a delivery."""
+    return await y.admin.execution(told.json["execution_id"])
+
+
+@pytest.mark.parametrize("has_tracer", [False, True])
+def test_b23_a_trace_does_not_go_on_where_a_listener_does_not_say_so(tmp_path, has_tracer):
+    spans = []
+
+    @virtually
+    async def run():
+        tracer = Tracer(SystemClock(), spans.append) if has_tracer else None
+        async with yard(tmp_path, tracer=tracer) as y:
+            spool = {"mode": "buffer_and_ack", "backend": "local_disk", "path": "spool"}
+            for headers in (None, SILENT):
+                await y.listen(spool=spool, **({} if headers is None else {"headers": headers}))
+                body = body_of(str(headers))
+                told = await y.send(body, signed(body, traceparent=TRACE, tracestate="a=b"))
+                assert told.both == (202, "accepted"), told.body
+                assert (await ran(y, told)).trace is None
+            forged = await y.send(b"{}", {"x-signature": "0" * 64, "traceparent": TRACE})
+            assert forged.both == (401, "bad_signature")
+            assert TRACE.split("-")[1] not in str(y.behind.traces)
+
+    run()
+    ours = [span for span in spans if span.name == "gateway.ingress"]
+    assert [span.parent_id for span in ours] == [""] * (3 if has_tracer else 0)
+    assert TRACE.split("-")[1] not in str(spans)
+
+
+@virtually
+async def test_b23_deliveries_that_come_together_each_keep_their_own_trace(tmp_path):
+    async with yard(tmp_path, tracer=Tracer(SystemClock(), [].append)) as y:
+        await y.listen(headers=ROUTED)
+
+        async def one(number):
+            body = body_of(number)
+            trace = {} if number % 2 else {"traceparent": traced(number)}
+            return await y.send(body, signed(body, **trace))
+
+        answers = await asyncio.gather(*map(one, range(20)))
+        assert {told.both for told in answers} == {(202, "accepted")}
+        found = [(await ran(y, told)).trace for told in answers]
+        assert found == [None if n % 2 else {"traceparent": traced(n)} for n in range(20)]
+        assert y.behind.seen["/api/execute/batch"] > 0
+        paths = ("/api/execute", "/api/execute/batch")
+        assert [one for one in y.behind.traces if one[0] in paths] == []
+
+
+@virtually
+async def test_the_span_that_hands_a_delivery_on_names_its_run(tmp_path):
+    spans = []
+    async with yard(tmp_path, tracer=Tracer(SystemClock(), spans.append)) as y:
+        await y.listen()
+        first, again = await y.send(b"{}"), await y.send(b"{}")
+        assert (first.both, again.both) == ((202, "accepted"), (202, "duplicate"))
+        run = first.json["execution_id"]
+        told = [span.attributes for span in spans if span.name == "subscription.dispatch"]
+        about = {"subscription": "hooks/orders", "messages": 1, "execution_id": run}
+        assert told == [about, about]
 
 
 PARENT = """\

@@ -182,10 +182,15 @@ class Behind:
         """So many answers to starts of runs get lost."""
         self.seen = Counter()
         """How often each path was asked for, in whichever way."""
+        self.traces = []
+        """The paths and the traces of requests that say of which trace they are."""
 
     async def __call__(self, scope, receive, send):
         path = scope["path"]
         self.seen[path] += 1
+        trace = dict(scope["headers"]).get(b"traceparent")
+        if trace is not None:
+            self.traces.append((path, trace.decode()))
         if self.is_away:
             raise ConnectionError("nobody is there")
         is_start = path.startswith(("/api/execute", "/api/run"))

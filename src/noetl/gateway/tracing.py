@@ -28,9 +28,16 @@ def onward_headers() -> dict[str, str]:
 class Spanned:
     """What one call tells of itself when it is over."""
 
-    def __init__(self, span: Span | None) -> None:
+    def __init__(self, tracer: Tracer | None, span: Span | None) -> None:
+        self._tracer = tracer
         self._span = span
         self.error = ""
+
+    def join(self, trace: Mapping[str, Any] | None) -> None:
+        """The call belongs to this trace, as is known only now; so do the calls that it makes."""
+        if self._tracer is not None and self._span is not None:
+            self._tracer.join(self._span, trace)
+        _trace.set(_below(trace, self._span))
 
     def tell(self, **about: str | float | bool) -> None:
         """Note something; never a text of the caller, never a query."""
@@ -46,13 +53,16 @@ class Spanned:
 
 @contextmanager
 def spanned(
-    tracer: Tracer | None, name: str, headers: Mapping[str, str], about: Mapping[str, str]
+    tracer: Tracer | None, name: str, headers: Mapping[str, str] | None, about: Mapping[str, str]
 ) -> Iterator[Spanned]:
-    """One call as a span, below the caller's; calls that it makes go below this one."""
-    trace = of_headers(headers)
+    """One call as a span, below the caller's; calls that it makes go below this one.
+
+    Without headers nobody is believed yet, and the call is the first of a trace.
+    """
+    trace = None if headers is None else of_headers(headers)
     span = None if tracer is None else tracer.begin(name, trace, about, SERVER)
-    token = _trace.set(trace if span is None else continued(trace, span.context))
-    told = Spanned(span)
+    token = _trace.set(_below(trace, span))
+    told = Spanned(tracer, span)
     try:
         yield told
     except BaseException as fault:
@@ -62,3 +72,7 @@ def spanned(
         _trace.reset(token)
         if tracer is not None and span is not None:
             tracer.end(span, told.error)
+
+
+def _below(trace: Mapping[str, Any] | None, span: Span | None) -> Mapping[str, Any] | None:
+    return trace if span is None else continued(trace, span.context)

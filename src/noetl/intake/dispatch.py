@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
+from contextvars import Context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -252,7 +253,8 @@ class Gathered:
         self._waiting.append(_Group(starts, size, answers))
         if self._senders < self._under_way:
             self._senders += 1
-            task = asyncio.create_task(self._send(), name="intake-gathered")
+            # Whoever comes first begins it, and what it sends for others is not of his trace.
+            task = asyncio.create_task(self._send(), name="intake-gathered", context=Context())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return await answers

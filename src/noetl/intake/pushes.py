@@ -143,8 +143,11 @@ class Pushes:
         if isinstance(found, Disposition):
             return found
         about: About = {"subscription": self._parts.listener.path, "messages": 1}
-        with spanned(self._parts.tracer, "subscription.dispatch", delivery.plan.trace, about):
+        name = "subscription.dispatch"
+        with spanned(self._parts.tracer, name, delivery.plan.trace, about) as tell:
             outcome = await self._started(delivery, due - SPARE_S)
+            if outcome.execution_id is not None:
+                tell(execution_id=outcome.execution_id)
         return await self._answered(delivery, outcome, found)
 
     # ------------------------------------------------------------------ the start

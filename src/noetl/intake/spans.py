@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from noetl.telemetry.traces.tracer import About, Tracer
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 @contextmanager
 def spanned(
     tracer: Tracer | None, name: str, trace: Mapping[str, Any] | None, about: About
-) -> Iterator[None]:
-    """A span that lasts as long as the block."""
+) -> Iterator[Callable[..., None]]:
+    """A span that lasts as long as the block, which may tell more of it."""
     if tracer is None:
-        yield
+        yield lambda **_: None
         return
     span = tracer.begin(name, trace, about)
     error = "cancelled"
     try:
-        yield
+        yield span.attributes.update
         error = ""
     except Exception as fault:
         error = type(fault).__name__

@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from noetl.gateway.metrics import GatewayMetrics
     from noetl.gateway.oidc.keyrings import Keyrings
     from noetl.gateway.peers import Peers
+    from noetl.gateway.tracing import Spanned
     from noetl.telemetry.traces.tracer import Tracer
 
 SCOPE: Final = "ingress"
@@ -157,10 +158,10 @@ class Arrivals:
         self.accounts.number(case)
         admitted = admit(known, case.head, _arrival(case, known))
         about = {"listener": known.listener, "http.request.method": case.head.method}
-        with spanned(self._tracer, SPAN, request.headers, about) as span:
+        with spanned(self._tracer, SPAN, None, about) as span:
             try:
                 if case.head.method == _POST:
-                    response = await self._taken(request, admitted, case)
+                    response = await self._taken(request, admitted, case, span)
                 else:
                     response = reply_of(self._shaken(admitted))
             except TurnedAway as refusal:
@@ -172,13 +173,16 @@ class Arrivals:
             span.answered(response.status_code)
             return response
 
-    async def _taken(self, request: Request, admitted: Admitted, case: Case) -> Response:
+    async def _taken(
+        self, request: Request, admitted: Admitted, case: Case, span: Spanned
+    ) -> Response:
         body = case.body = await self._bodies.read(admitted, request)
         try:
             found = await self._verdict(admitted, received(admitted, body), case)
             if isinstance(found, Reply):
                 return reply_of(found)
             case.planned = found
+            span.join(found.plan.trace)
             answer = await self._delivered(admitted.known, found, case)
             return response_of(answer, case.delivery_id, request.scope.get(REQUEST_ID))
         finally:

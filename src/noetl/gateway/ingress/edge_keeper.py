@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextvars import Context
 from typing import TYPE_CHECKING, Final
 
 from noetl.errors import NoetlError
@@ -38,7 +39,10 @@ class Keeper:
         self._changed = asyncio.Event()
         self._attempt: asyncio.Future[Edge | None] = _future()
         self._told = ""
-        self._task = asyncio.create_task(self._run(), name=f"keeper:{known.path}")
+        # Whoever comes first begins it, and what it does for others is not of his trace.
+        self._task = asyncio.create_task(
+            self._run(), name=f"keeper:{known.path}", context=Context()
+        )
 
     def seen(self, known: Known) -> None:
         """The listener as it is now; an older version than the one that is known counts nothing."""

@@ -153,7 +153,8 @@ class Starts:
                 "`ingress` is for the messages of a subscription",
                 errors=({"pointer": "/parent_execution_id", "code": "validation_failed"},),
             )
-        wanted.trace = wanted.trace or trace
+        if body.ingress is None:  # else the headers of each message decide, not of the request
+            wanted.trace = wanted.trace or trace
         if (dedup := body.dedup) is not None:
             scope = parent or _scope(caller)
             wanted.dedup = (scope, dedup.key, dedup.window_secs)

@@ -39,6 +39,15 @@ class Tracer:
         span.attributes = dict(about)
         return span
 
+    def join(self, span: Span, trace: Trace | None) -> None:
+        """Put a span below the place that a trace names, before anything is below the span."""
+        above = place_of(trace)
+        if trace is None or above is None:
+            return
+        span.context = Context(above.trace_id, span.context.span_id, above.is_sampled)
+        span.parent_id = above.span_id
+        span.state = str(trace.get(TRACESTATE, ""))
+
     def end(self, span: Span, error: str = "", about: About = _NOTHING) -> None:
         """The span is over; one that its caller does not sample is kept to ourselves."""
         span.end_ns = self._now()
@@ -86,13 +95,10 @@ class Tracer:
         return self._clock.monotonic()
 
     def _made(self, name: str, trace: Trace | None, kind: int, start_ns: int) -> Span:
-        above = place_of(trace)
-        if above is None:
-            here = Context(random_key(), random_key()[:16])
-            return Span(name, here, start_ns, kind=kind)
-        here = Context(above.trace_id, random_key()[:16], above.is_sampled)
-        state = str((trace or {}).get(TRACESTATE, ""))
-        return Span(name, here, start_ns, parent_id=above.span_id, kind=kind, state=state)
+        here = Context(random_key(), random_key()[:16])
+        span = Span(name, here, start_ns, kind=kind)
+        self.join(span, trace)
+        return span
 
     def _now(self) -> int:
         return (self._clock.now() - _EPOCH) // _TICK * 1000

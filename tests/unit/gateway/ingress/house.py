@@ -63,6 +63,7 @@ spec:
     directives:
       - {{ header: x-route, controls: dispatch.playbook, allowed: [demo/other] }}
       - {{ header: x-key, controls: idempotency_key }}
+    trace: {{ propagate: {propagate} }}
   dispatch: {{ playbook: demo/it, execution_pool: subscription }}
 """
 
@@ -80,6 +81,7 @@ def listener(  # noqa: PLR0913 - each a fact about it
     source: str = "webhook",
     version: int = 1,
     etag: str = "1",
+    propagate: str = "none",
     **ingress_keys: Any,
 ) -> IngressListener:
     """A listener as the server tells of it, without its secrets."""
@@ -92,7 +94,9 @@ def listener(  # noqa: PLR0913 - each a fact about it
         version=version,
         source=source,
         state=state,
-        document=DOCUMENT.format(listener=name, verify=verify, source=source, ingress=lines),
+        document=DOCUMENT.format(
+            listener=name, verify=verify, source=source, ingress=lines, propagate=propagate
+        ),
         etag=etag,
     )
 

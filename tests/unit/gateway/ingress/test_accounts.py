@@ -11,7 +11,7 @@ from noetl.intake.outcomes import Disposition
 from noetl.telemetry.traces.tracer import Tracer
 from tests.unit.gateway.ingress.house import house, listener, refused, signed
 from tests.unit.gateway.test_limits import Still
-from tests.unit.gateway.test_tracing import TRACE
+from tests.unit.gateway.test_tracing import PARENT, TRACE
 from tests.unit.server.rig import virtually
 
 BAD = {"x-sign": "00"}
@@ -255,12 +255,28 @@ async def test_a_sender_that_does_not_wait_is_in_the_log():
 async def test_a_delivery_is_a_span_and_a_stranger_is_none():
     spans = []
     async with house(tracer=Tracer(Still(), spans.append)) as h:
-        await h.send(headers={"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"})
-        await h.ask(headers=BAD)
+        await h.send(headers={"traceparent": PARENT})
+        await h.ask(headers={**BAD, "traceparent": PARENT})
         await h.ask(target="/ingress/nobody")
         good, bad = spans
         assert (good.name, good.attributes["listener"]) == ("gateway.ingress", "orders")
-        assert good.context.trace_id == TRACE
         assert good.attributes["execution_id"] == "1001"
+        assert (good.parent_id, bad.parent_id) == ("", "")
+        assert TRACE not in repr(spans)
         assert (bad.attributes["reason"], bad.attributes["listener"]) == ("bad_signature", "orders")
         assert "canary" not in repr(spans)
+
+
+@virtually
+async def test_a_delivery_joins_the_trace_of_its_sender_once_it_is_believed():
+    spans = []
+    told = listener(propagate="w3c")
+    async with house(told, tracer=Tracer(Still(), spans.append)) as h:
+        more = {"traceparent": PARENT, "tracestate": "a=b"}
+        await h.send(headers=more)
+        await h.ask(headers={**BAD, **more})
+        good, bad = spans
+        assert (good.context.trace_id, good.parent_id, good.state) == (
+            TRACE, "00f067aa0ba902b7", "a=b",
+        )  # fmt: skip
+        assert (bad.parent_id, bad.state, TRACE in repr(bad)) == ("", "", False)

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from noetl.api.catalog import Register
-from noetl.api.executions import Control, Dedup, Execute
+from noetl.api.client.calls import decoded, encode
+from noetl.api.executions import Control, Dedup, Execute, Started, StartedBatch
 from noetl.api.problems import Refused
 from noetl.engine.subscriptions import DEDUPLICATED
 from noetl.store.memory.store import MemoryStore
@@ -137,6 +138,21 @@ async def test_a_body_that_comes_again_under_new_ids_is_one_run_in_one_batch_and
         later = await r.client.execute(body(30))
         assert (later.status, later.execution_id) == ("duplicate", "9000")
         assert len((await r.client.children(sub)).items) == 1
+
+
+@virtually
+async def test_the_trace_of_a_request_is_not_that_of_the_messages_in_it() -> None:
+    async with rig() as r:
+        sub = await registered(r)
+        single, many = message(sub, 1), [message(sub, 2), message(sub, 3, trace=TRACE)]
+        headers = {"traceparent": "00-" + "a" * 32 + "-" + "b" * 16 + "-01"}
+        one = await r.client.raw("POST", "/api/execute", encode(single), headers)
+        runs = [decoded(one, Started).execution_id]
+        batch = await r.client.raw(
+            "POST", "/api/execute/batch", encode({"executions": many}), headers
+        )
+        runs += [item.execution_id for item in decoded(batch, StartedBatch).results]
+        assert [(await r.client.execution(run)).trace for run in runs] == [None, None, TRACE]
 
 
 @virtually
