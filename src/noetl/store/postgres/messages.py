@@ -66,9 +66,10 @@ _ONE: Final = f"""
 select {_COLUMNS} from noetl.delivery
 where subscription_id = $1 and delivery_id = $2"""  # noqa: S608 - as above
 _RAN: Final = """
-insert into noetl.delivery as d (subscription_id, delivery_id, at, outcome, reason, execution_id)
-select $1, t.* from
-    unnest($2::bigint[], $3::timestamptz[], $4::text[], $5::text[], $6::bigint[]) as t
+insert into noetl.delivery as d
+    (subscription_id, delivery_id, at, outcome, reason, message_id, execution_id)
+select $1, t.* from unnest(
+    $2::bigint[], $3::timestamptz[], $4::text[], $5::text[], $6::text[], $7::bigint[]) as t
 on conflict (subscription_id, delivery_id) do update
 set execution_id = excluded.execution_id where d.execution_id is null"""
 _CIRCUIT: Final = """
@@ -164,6 +165,7 @@ class PostgresDeliveries:
             [moment(row.at) for row in first],
             [row.outcome for row in first],
             [row.reason for row in first],
+            [row.message_id and stored(row.message_id) for row in first],
             [id_of(row.execution_id) for row in first],
         )
 
