@@ -452,3 +452,16 @@ async def test_a_new_version_counts_at_once_and_what_it_says_of_time_is_kept(tmp
         assert (await y.send(b'{"n": 2}')).status == 202
         assert [run.path for run in await y.runs()] == ["hooks/one", "hooks/other"]
         assert y.clock.now().timestamp() >= NOW
+
+
+@virtually
+async def test_ten_idle_minutes_of_a_listener_are_one_row_of_the_audit(tmp_path):
+    async with yard(tmp_path, gateways=0) as y:
+        await y.listen(spool={"mode": "buffer_and_ack", "backend": "local_disk", "path": "spool"})
+        async with y.gateway("g"):
+            await asyncio.sleep(600)
+            assert (await y.send(b"{}")).both == (202, "accepted")
+            rows = await y.server.store.audit.read()
+            told = [row for row in rows if (row.action, row.outcome) == ("secret.seal", "ok")]
+            assert [(row.resource, row.details["kind"]) for row in told] == [("orders", "ingress")]
+            assert y.behind.seen["/api/internal/ingress/orders"] > 20

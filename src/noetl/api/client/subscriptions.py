@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 _ALL = "/api/subscriptions"
 _NO_DOCUMENT = 404
+_UNCHANGED = 304
 
 
 class Listens(Calls):
@@ -137,10 +138,22 @@ class Listens(Calls):
         """Have a delivery signed as its sender would, and sent through a gateway."""
         return await self._post(_delivered(subscription_id, "test"), body, Sent)
 
-    async def ingress_listener(self, name: str, process: str) -> IngressListener:
-        """What a gateway needs to judge deliveries of a listener, sealed to its own key."""
+    async def ingress_listener(
+        self, name: str, process: str, etag: str | None = None
+    ) -> IngressListener | None:
+        """What a gateway needs to judge deliveries of a listener, sealed to its own key.
+
+        None when nothing has changed since it was told this tag.
+        """
         path = query(f"{INTERNAL}/ingress/{segment(name)}", {"process": process})
-        return await self._get(path, IngressListener)
+        known = {} if etag is None else {"if-none-match": f'"{etag}"'}
+        answer = await self.raw("GET", path, headers={**JSON, **known})
+        if answer.status == _UNCHANGED:
+            return None
+        refusal = self.refusal(answer)
+        if refusal is not None:
+            raise refusal
+        return decoded(answer, IngressListener)
 
     async def ingress_listeners(self) -> IngressListeners:
         """The names of listeners for which deliveries may wait."""

@@ -254,10 +254,12 @@ class Listeners:
             self._known.popitem(last=False)
 
     async def _asked(self, name: str) -> Known | None:
+        known = self.peek(name)
+        etag = None if known is None else known.etag
         try:
             async with asyncio.timeout(ASK_S):
-                told = await self._client().ingress_listener(name, self._name)
-            return self._read(told)
+                told = await self._client().ingress_listener(name, self._name, etag)
+            return known if told is None else self._read(told)
         except Refused as fault:
             if fault.code == _UNKNOWN:
                 return None

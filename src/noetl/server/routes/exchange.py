@@ -36,6 +36,8 @@ MOST_BATCH_BYTES: Final = MOST_START_BYTES
 MOST_RESULT_BYTES: Final = 64 * 1024 * 1024
 SERVER_FAULT: Final = 500
 _READS: Final = ("GET", "HEAD")
+_UNCHANGED: Final = 304
+"""The caller has it: nothing was done."""
 _CLIENT_GONE: Final = 499
 _CALLER: Final = "noetl.caller"
 _log: Final = logging.getLogger(__name__)
@@ -145,7 +147,7 @@ class _Exchange:
             return await self._answer(plane, request)
         # When nothing more is to come, the listener looks at the time.
         response = await (self._watched(request) if BODY in scope else self._limited(request))
-        if self._action is not None:
+        if self._action is not None and response.status_code != _UNCHANGED:
             await plane.audits.did(request, self._action)
         return response
 

@@ -56,7 +56,7 @@ async def _one(plane: Plane, request: Request) -> Response:
         )
     audited(request, listener, kind="ingress", worker_id=process)
     found = await plane.secrets.listeners.one(listener, process)
-    headers = {"ETag": f'"{found.etag}"', "Cache-Control": _FRESH}
+    headers = {"ETag": f'"{found.tag}"', "Cache-Control": _FRESH}
     if is_known(request.headers.get("if-none-match", ""), headers["ETag"]):
         return Response(status_code=304, headers=headers)
-    return json(found, headers=headers)
+    return json(found.told(), headers=headers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -17,6 +18,8 @@ from noetl.server.subscriptions.errors import UnknownListener, UnknownSubscripti
 from noetl.server.subscriptions.hinting import aliases_at_edge
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from noetl.api.credentials import SealedAnswer
     from noetl.dsl.subscription.document import SubscriptionSpec
     from noetl.server.parts import ServerParts
@@ -32,6 +35,15 @@ if TYPE_CHECKING:
 DEACTIVATED: Final = "DEACTIVATED"
 _DIGITS: Final = 32
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A listener that was looked up; its secrets are sealed when somebody needs them."""
+
+    tag: str
+    """Another one whenever anything of it has changed."""
+    told: Callable[[], IngressListener]
 
 
 class Listeners:
@@ -62,32 +74,37 @@ class Listeners:
                 found.append(row.listener)
         return IngressListeners(listeners=tuple(found))
 
-    async def one(self, listener: str, process: str) -> IngressListener:
+    async def one(self, listener: str, process: str) -> Found:
         """One of them, in whichever state it is, for the gateway of this name alone."""
         row, entry, spec = await self._found(listener)
         with self._sealing.counted():
             key = await self._sealing.key_of(process, KIND)
             opened = await self._opened(row, spec)
-        tree = tree_of(entry.content)
-        ingress, headers = tree.get("ingress") or {}, tree.get("headers") or {}
-        return IngressListener(
-            listener=listener,
-            catalog_path=row.path,
-            tenant_id=row.tenant_id,
-            subscription_id=row.subscription_id,
-            version=row.version,
-            source=spec.source,
-            state=row.state,
-            document=entry.content,
-            etag=self._tag(row, key, opened),
-            secrets=self._sealed(listener, process, key, opened),
-            verify=ingress.get("verify") or {},
-            dispatch=tree.get("dispatch") or {},
-            directives=tuple(headers.get("directives") or ()),
-            spool=tree.get("spool"),
-            dedup=ingress.get("dedup"),
-            limits=tree.get("limits"),
-        )
+        tag = self._tag(row, key, opened)
+
+        def told() -> IngressListener:
+            tree = tree_of(entry.content)
+            ingress, headers = tree.get("ingress") or {}, tree.get("headers") or {}
+            return IngressListener(
+                listener=listener,
+                catalog_path=row.path,
+                tenant_id=row.tenant_id,
+                subscription_id=row.subscription_id,
+                version=row.version,
+                source=spec.source,
+                state=row.state,
+                document=entry.content,
+                etag=tag,
+                secrets=self._sealed(listener, process, key, opened),
+                verify=ingress.get("verify") or {},
+                dispatch=tree.get("dispatch") or {},
+                directives=tuple(headers.get("directives") or ()),
+                spool=tree.get("spool"),
+                dedup=ingress.get("dedup"),
+                limits=tree.get("limits"),
+            )
+
+        return Found(tag, told)
 
     async def secrets(self, row: SubscriptionRow, spec: SubscriptionSpec) -> dict[str, Any]:
         """The fields of the credentials of a listener, for the server itself."""

@@ -109,6 +109,8 @@ class Server:
         self.listeners: dict[str, IngressListener] = {}
         self.secrets: dict[str, dict[str, str]] = {"hook": {"value": SECRET}}
         self.asked: list[str] = []
+        self.sealed: list[str] = []
+        """Listeners whose secrets were told."""
         self.is_away = False
         self.refuses = ""
         self.holds: asyncio.Event | None = None
@@ -116,7 +118,9 @@ class Server:
         self.rows: list[Any] = []
         self.calls = 0
 
-    async def ingress_listener(self, name: str, process: str) -> IngressListener:
+    async def ingress_listener(
+        self, name: str, process: str, etag: str | None = None
+    ) -> IngressListener | None:
         self.asked.append(name)
         if self.holds is not None:
             found = self.listeners.get(name)
@@ -125,11 +129,16 @@ class Server:
         found = self.listeners.get(name) if self.holds is None else found
         if found is None or self.refuses:
             raise refused(404 if not self.refuses else 403, self.refuses or "unknown_listener")
+        told = f"{found.etag} {sorted(self.secrets.items())}"
+        tag = hashlib.sha256(told.encode()).hexdigest()
+        if tag == etag:
+            return None
+        self.sealed.append(name)
         secrets = {
             alias: self._sealed(process, f"ingress:{name}", alias, fields)
             for alias, fields in self.secrets.items()
         }
-        return msgspec.structs.replace(found, secrets=secrets)
+        return msgspec.structs.replace(found, secrets=secrets, etag=tag)
 
     async def post(self, events: Any) -> int:
         self.calls += 1

@@ -40,10 +40,28 @@ async def test_one_that_is_used_is_asked_for_anew_before_its_time_is_over():
         of = h.arrivals.listeners.of
         first = await of("orders")
         await asyncio.sleep(25)
+        h.server.listeners["orders"] = listener(state="PAUSED", etag="2")
         assert await of("orders") is first  # nobody waits
         await asyncio.sleep(1)
+        newer = await of("orders")
+        assert newer is not None
+        assert (newer.state, newer.secrets) == ("PAUSED", {"hook": {"value": SECRET}})
+        assert (h.server.asked, h.server.sealed) == (["orders"] * 2, ["orders"] * 2)
+
+
+@virtually
+async def test_one_that_has_not_changed_is_told_once_and_serves_on():
+    async with house() as h:
+        of = h.arrivals.listeners.of
+        first = await of("orders")
+        for number in range(20):
+            await asyncio.sleep(31)
+            assert await of("orders") is first
+            assert h.server.asked == ["orders"] * (number + 2)
+        assert h.server.sealed == ["orders"]
+        h.arrivals.listeners.drop("orders")
         assert await of("orders") is not first
-        assert len(h.server.asked) == 2
+        assert h.server.sealed == ["orders"] * 2
 
 
 @virtually

@@ -148,10 +148,15 @@ async def test_only_gateways_are_told_and_each_look_is_audited() -> None:
             other = await caller(r, f"other-{number}", role)
             assert (await refusal(other.ingress_listener(LISTENER, "gw-1")))[0] == 403
             assert (await refusal(other.ingress_listeners()))[0] == 403
+        tag = (await gate.ingress_listener(LISTENER, "gw-1")).etag
+        given = r.server.plane.metrics.credentials_sealed.value("ok")
+        assert await gate.ingress_listener(LISTENER, "gw-1", tag) is None
+        assert await gate.ingress_listener(LISTENER, "gw-1", "another") is not None
+        assert r.server.plane.metrics.credentials_sealed.value("ok") == given + 1
         rows = [row for row in await r.store.audit.read() if row.action == "secret.seal"]
         assert [(row.actor, row.resource) for row in rows if row.outcome == "ok"] == [
             ("gate", LISTENER)
-        ]
+        ] * 3, "who is told that nothing has changed is given nothing"
         assert rows[0].details["worker_id"] == "gw-1"
 
 
