@@ -195,11 +195,18 @@ class _Reader:
                 if self.peek() != "}":
                     self.take(",")
             self.take("}")
-        if self.peek() != "[":
-            return "vector"
-        self.take()
+        kind = "vector"
+        if self.peek() == "[":
+            self.take()
+            self.duration()
+            self.take("]")
+            kind = "range"
+        if self.peek() == "offset":
+            self.take()
+            self.duration()
+        return kind
+
+    def duration(self) -> None:
         if self.kind() != "duration":
             raise Malformed(f"{self.peek()!r} is no duration: {self.text!r}")
         self.take()
-        self.take("]")
-        return "range"

@@ -8,8 +8,9 @@ import re
 import pytest
 import yaml
 
+from noetl.gateway.ingress.refusals import DISPATCH_FAILED
 from noetl.gateway.metrics import GatewayMetrics
-from noetl.intake.metrics import OUTCOMES, IntakeMetrics
+from noetl.intake.metrics import DEAD, OUTCOMES, IntakeMetrics
 from noetl.server.metrics import ServerMetrics
 from noetl.telemetry.metrics import Histogram
 from noetl.worker.metrics import WorkerMetrics
@@ -202,7 +203,7 @@ def test_the_example_of_a_configuration_is_one() -> None:
     [
         "sum(", "rate(a)", "rate(a[5m]", "a[5m]", "sum by (a b) (c)", "a +", "a{b=c}", 'a{b="c"',
         "histogram_quantile(sum(a), 0.5)", "nothing(a)", "a b", "topk(sum(a))", "a[5x]", "1 +* 2",
-        "a and bool b", "rate(a[5m]) + b[5m]",
+        "a and bool b", "rate(a[5m]) + b[5m]", "a offset", "a offset b", "sum(a) offset 5m",
     ],
 )  # fmt: skip
 def test_what_is_no_expression_is_found(expr) -> None:
@@ -214,6 +215,19 @@ def test_an_expression_names_its_metrics_and_labels() -> None:
     found = read('sum by (a) (rate(b{c="d", e=~"f"}[5m])) / on (a) group_left (g) h > bool 1e-9')
     assert found.metrics == {"b": {"c", "e"}, "h": set()}
     assert found.grouped == {"a", "g"}
+
+
+def test_what_a_listener_gives_up_alerts_with_a_spool_and_without_one() -> None:
+    asked = {rule["alert"]: rule["expr"] for rule in _rules()}
+    assert read(asked["NoetlDeadLetters"]).metrics == {
+        "noetl_subscription_dead_lettered_total": set()
+    }
+    metric = "noetl_ingress_rejected_total"
+    assert read(asked["NoetlDispatchFailed"]).metrics == {metric: {"reason"}}
+    reasons = re.findall(metric + r'\{reason="(\w+)"\}', asked["NoetlDispatchFailed"])
+    assert set(reasons) == {DISPATCH_FAILED}
+    page = (RUNBOOKS / "NoetlDeadLetters.md").read_text(encoding="utf-8")
+    assert [reason for reason in DEAD if f"`{reason}`" not in page] == []
 
 
 def test_the_outcomes_that_are_asked_for_are_outcomes_of_a_start():
