@@ -283,6 +283,8 @@ PROBLEMS: Final[dict[str, Code]] = {
         "Send the body at once; ask for less."),
     "token_expired": Code(401, "The token has expired",
         "Make a new token."),
+    "token_not_kept": Code(409, "The token of the delivery was not kept",
+        "Ask the sender to send it again: tokens, keys and passwords are kept nowhere."),
     "too_many_clients": Code(429, "Too many clients are connected",
         "Close some: a session has 20, a user 50."),
     "unknown_command": Code(404, "There is no such command",

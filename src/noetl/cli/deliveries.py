@@ -91,7 +91,9 @@ def replay(  # noqa: PLR0913, PLR0917 - one parameter per option of the command 
     """Run one delivery once more, or those that a filter finds, oldest first.
 
     Each is a run of its own. A rejected one is verified again, without regard to its time; for
-    that its listener has to keep what it rejects, which it does for 24 hours at most.
+    that its listener has to keep what it rejects, which it does for 24 hours at most. One that
+    came with a token, a key or a password (bearer, basic, api_key, jwt, oidc, pubsub_oidc) is
+    `not_replayable`: what proved it is kept nowhere.
     """
     from noetl.api.ingress import DeliveryFilter, ReplayDeliveries
 

@@ -83,6 +83,8 @@ class Verify(Model):
     """How a delivery proves where it comes from."""
 
     signature_header: ClassVar[str] = ""
+    is_token: ClassVar[bool] = False
+    """Whether its header is the credential itself, and no proof of one: it is kept nowhere."""
 
     type: str = key(word(*_TYPES), "scheme")
 
@@ -210,6 +212,8 @@ class Ed25519Verify(SignedVerify):
 class BearerVerify(Verify):
     """A bearer token."""
 
+    is_token: ClassVar[bool] = True
+
     header: str = key(Header(), "header with the token", default="authorization")
     secret: tuple[str, ...] = key(ALIASES, "credentials, any may match", aliases=("token",))
 
@@ -219,6 +223,7 @@ class BasicVerify(Verify):
     """User and password."""
 
     signature_header: ClassVar[str] = "authorization"
+    is_token: ClassVar[bool] = True
 
     user: str = key(Alias(), "credential with the user", aliases=("username",))
     password: tuple[str, ...] = key(ALIASES, "credentials with the password, any may match")
@@ -227,6 +232,8 @@ class BasicVerify(Verify):
 @model
 class ApiKeyVerify(Verify):
     """A key in a header, or where allowed in the query."""
+
+    is_token: ClassVar[bool] = True
 
     header: str = key(Header(), "header with the key", default="x-api-key")
     query: str | None = key(Text(), "query parameter with the key", default=None)
@@ -239,6 +246,7 @@ class PubsubVerify(Verify):
     """Google's signed token on a Pub/Sub push."""
 
     signature_header: ClassVar[str] = "authorization"
+    is_token: ClassVar[bool] = True
 
     audience: str = key(Text(), "audience of the token")
     service_account: str = key(Text(), "e-mail of the pushing account")
@@ -249,6 +257,7 @@ class PubsubVerify(Verify):
 class JwtVerify(Verify):
     """A signed token of an issuer."""
 
+    is_token: ClassVar[bool] = True
     constraints: ClassVar[tuple[Constraint, ...]] = (NotBoth(("jwks_url", "key")),)
 
     header: str = key(Header(), "header with the token", default="authorization")

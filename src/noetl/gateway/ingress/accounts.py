@@ -20,7 +20,7 @@ from noetl.api.ingress import KeepRejected
 from noetl.api.problems import Refused
 from noetl.api.subscriptions import PutDeliveries, PutDelivery
 from noetl.clock import rfc3339
-from noetl.dsl.subscription.verify import ApiKeyVerify, BasicVerify, BearerVerify, JwtVerify
+from noetl.dsl.subscription.verify import ApiKeyVerify
 from noetl.gateway.ingress.envelope import HIDDEN
 from noetl.intake.audit import NotTold
 
@@ -58,8 +58,6 @@ LONGEST_PAUSE_S: Final = 30.0
 _EVENT: Final = "event"
 _DELIVERY: Final = "delivery"
 _SENSELESS: Final = frozenset({400, 404, 413, 422})
-_WHOLE: Final = (ApiKeyVerify, BasicVerify, BearerVerify, JwtVerify)
-"""Schemes whose header is the credential itself, and no proof of one."""
 _SIGNATURES: Final = frozenset(
     {
         "x-hub-signature", "x-hub-signature-256", "x-shopify-hmac-sha256", "stripe-signature",
@@ -349,7 +347,7 @@ def _steered(planned: Planned) -> dict[str, Any] | None:
 def _shown(head: Head, config: Verify | None) -> Iterator[tuple[str, str]]:
     """Headers, without those that are a credential as a whole; a signature proves, and is none."""
     hidden = set(HIDDEN - _SIGNATURES)
-    if config is not None and isinstance(config, _WHOLE):
+    if config is not None and config.is_token:
         hidden.add(config.signed_by)
     for name, value in head.headers:
         text = _text(name)

@@ -182,7 +182,11 @@ class Replaying:
     # ------------------------------------------------------------------------ judgements
 
     async def _judged(self, row: SubscriptionRow, delivery: DeliveryRow) -> Replayed:
-        """Have a gateway look at a rejected one once more."""
+        """Have a gateway look at a rejected one once more; a token that it came with is gone."""
+        _, spec = await self._desk.specs.of(row)
+        verify = None if spec.ingress is None else spec.ingress.verify
+        if verify is not None and verify.is_token:
+            return _not(delivery, NOT_REPLAYABLE, "token_not_kept")
         try:
             kept = await self._deliveries.rejected(delivery)
         except NoetlError as gone:

@@ -22,12 +22,13 @@ from tests.unit.server.pushed.stage import (
     delivery,
     gateway,
     pushed,
+    put,
     taken,
     tell,
     wish,
 )
 from tests.unit.server.rig import Rig, rig, virtually
-from tests.unit.server.subscriptions.stage import PLAYBOOK, TARGET, facts
+from tests.unit.server.subscriptions.stage import PLAYBOOK, TARGET, document, facts
 
 INNER = "the-internal-token-of-this-rig"
 SHUT = {"is_open": False, "internal_tokens": (INNER,)}
@@ -228,6 +229,42 @@ async def test_what_was_rejected_is_kept_for_a_day_when_the_document_says_so() -
         late = await r.client.replay_delivery(sub, "1")
         assert late.status == "not_replayable"
         assert late.code in {"expired", "result_gone"}
+
+
+TOKENS = {
+    "bearer": "type: bearer, secret: hook",
+    "basic": "type: basic, user: hook, password: hook",
+    "api_key": "type: api_key, secret: hook",
+    "pubsub_oidc": "type: pubsub_oidc, audience: a, service_account: s@example.org",
+    "jwt": "type: jwt, issuer: 'https://i.example.org', audience: a",
+    "oidc": "type: oidc, issuer: 'https://i.example.org', audience: a",
+}
+
+
+@pytest.mark.parametrize("verify", TOKENS.values(), ids=TOKENS)
+def test_what_was_sent_with_a_token_is_not_judged_again(verify: str) -> None:
+    fake = FakeGateway()
+
+    @virtually
+    async def run() -> None:
+        async with rig(gateways=fake.way) as r:
+            await put(r.client)
+            await gateway(r.client)
+            await r.client.register(Register(content=PLAYBOOK))
+            spec = (
+                "source: webhook, mode: push, ingress: {gateway_path: /ingress/orders, "
+                f"verify: {{{verify}}}{KEEPS}}}"
+            )
+            await r.client.register(Register(content=document("subs/orders", spec)))
+            sub = (await r.client.register_subscription("subs/orders")).subscription_id
+            assert await kept(r, sub) is not None
+            found = await r.client.replay_delivery(sub, "1")
+            assert found == Replayed(
+                delivery_id="1", status="not_replayable", code="token_not_kept"
+            )
+
+    run()
+    assert fake.asked == []
 
 
 @virtually
