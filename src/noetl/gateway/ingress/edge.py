@@ -111,6 +111,9 @@ class Edges:
                 _log.debug("listeners are not told", extra={"code": fault.code})
         open_ones = {keeper.known.listener for keeper in self._keepers.values()}
         await self._update(self._names | open_ones | hinted)
+        for keeper in self._keepers.values():
+            if keeper.known.listener in hinted:
+                keeper.hinted()
 
     async def _update(self, names: Iterable[str]) -> None:
         room = asyncio.Semaphore(AT_ONCE)

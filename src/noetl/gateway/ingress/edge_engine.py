@@ -29,6 +29,8 @@ DRAINING: Final = "DRAINING"
 RATE, BURST = 100.0, 200.0
 """Deliveries a second and at once, where a document says nothing."""
 WATCH_S: Final = 5.0
+LETTERS_S: Final = 60.0
+"""How often the server is asked for wishes about dead letters, where hints do not come."""
 GRACE_S: Final = 9.0
 """How long deliveries that are under way may take to end."""
 LIMITED: Final = "rate_limited"
@@ -48,6 +50,7 @@ class Edge:
         self._state = known.state
         self._under_way = 0
         self._left = asyncio.Event()
+        self._hinted = asyncio.Event()
         self._opened = AsyncExitStack()
         self._endings = ports.endings()
         self._task: asyncio.Task[None] | None = None
@@ -117,6 +120,10 @@ class Edge:
         self._state = state
         if is_new and self._assembly.drain is not None:
             self._assembly.drain.wake()
+
+    def hinted(self) -> None:
+        """Something of the listener has changed: its dead letters may be wanted."""
+        self._hinted.set()
 
     async def deliver(self, planned: Planned, state: str) -> Disposition:
         """Run it, or let it wait."""
@@ -206,20 +213,34 @@ class Edge:
     async def _watch(self) -> None:
         """See to what nobody tells of: dead letters that are asked for, and the end of a drain."""
         control, subscription_id = self._ports.control, self.known.subscription_id
-        letters = self._assembly.letters
+        letters, is_told, due = self._assembly.letters, False, 0.0
         while True:
-            await asyncio.sleep(WATCH_S)
+            is_told |= await self._was_hinted()
             if not self._assembly.lease.is_held:
                 if letters is not None:
                     letters.wanted(())
+                due = 0.0  # who comes to hold it asks at once
                 continue
+            now = self._ports.clock.monotonic()
+            is_due = is_told or (now >= due and self._has_dead_letters)
             try:
-                if letters is not None and self._has_dead_letters:
+                if letters is not None and is_due:
                     letters.wanted(await control.requests(subscription_id))
+                    is_told, due = False, now + LETTERS_S
                 if self._state == DRAINING and self.is_drained:
                     await control.drained(subscription_id)
             except NoetlError as fault:
                 _log.debug("the server was not asked", extra={"code": fault.code})
+
+    async def _was_hinted(self) -> bool:
+        """Rest until somebody hints, or for a while; whether somebody did."""
+        try:
+            async with asyncio.timeout(WATCH_S):
+                await self._hinted.wait()
+        except TimeoutError:
+            return False
+        self._hinted.clear()
+        return True
 
     @property
     def _has_dead_letters(self) -> bool:

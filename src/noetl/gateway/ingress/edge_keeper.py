@@ -56,6 +56,11 @@ class Keeper:
         elif self._edge is not None:
             self._edge.steer(known.state)
 
+    def hinted(self) -> None:
+        """Something of the listener has changed, if only what somebody wants of it."""
+        if self._edge is not None:
+            self._edge.hinted()
+
     async def deliver(self, known: Known, planned: Planned) -> Disposition:
         """Run it, or let it wait; its sender keeps it while there is nothing that could.
 

@@ -165,6 +165,7 @@ class LetterDesk:
 
         entry = await self._desk.logs.append(row.subscription_id, make)
         self.asked.set()
+        await self._desk.hints.changed(row.listener)
         return LettersRequested(request_id=entry.events[0].minted, count=count)
 
 

@@ -167,6 +167,8 @@ class Town:
         """The versions of the spools that were opened, and when each was closed."""
         self.starters = []
         self.requests = []
+        self.asked_at = []
+        """When somebody asked which dead letters are wanted."""
         self.drained_ones = []
         self.letters = Letters()
         self.spool_fault = None
@@ -187,6 +189,7 @@ class Town:
 
     async def requested(self, subscription_id):
         del subscription_id
+        self.asked_at.append(self.clock.monotonic())
         return self.requests
 
     async def drained(self, subscription_id):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from noetl.blobs.spool.base import SpoolError
 from noetl.clock import rfc3339
-from noetl.gateway.ingress.edge_engine import rate_of
+from noetl.gateway.ingress.edge_engine import LETTERS_S, WATCH_S, rate_of
 from noetl.local.virtual import run_virtually
 from tests.unit.gateway.ingress.edge_town import PASSIVE, Town, known, planned
 from tests.unit.intake.world import settled, until
@@ -425,9 +426,50 @@ def test_dead_letters_that_somebody_wants_again_are_sent_again():
             found = await gateway.deliver(1)
             assert (found.settle, found.outcome) == ("term", "dead_lettered")
             town.server.refused.clear()
+            await asyncio.sleep(10)
             at = rfc3339(town.clock.now())
             town.requests = [{"request_id": "r1", "action": "redrive", "all": True, "at": at}]
-            await until(lambda: town.server.started == ["m1"], 30)
+            began = town.clock.monotonic()
+            gateway.edges.hinted("orders")
+            await until(lambda: town.server.started == ["m1"])
+            assert town.clock.monotonic() - began < 1.0, "a hint is enough"
+
+    run_virtually(main())
+
+
+def test_dead_letters_are_asked_for_seldom_and_a_lost_hint_costs_a_minute():
+    async def main():
+        town = Town()
+        async with town.gateway() as gateway:
+            await gateway.deliver(0)
+            await asyncio.sleep(600)
+            assert town.asked_at == [], "there is none"
+            town.server.refused.add("shop/take")
+            assert (await gateway.deliver(1)).outcome == "dead_lettered"
+            await asyncio.sleep(600)
+            gaps = [later - sooner for sooner, later in pairwise(town.asked_at)]
+            assert (len(town.asked_at), min(gaps)) == (10, LETTERS_S)
+            town.server.refused.clear()
+            at = rfc3339(town.clock.now())
+            town.requests = [{"request_id": "r1", "action": "redrive", "all": True, "at": at}]
+            await until(lambda: town.server.started == ["m0", "m1"], LETTERS_S + WATCH_S)
+
+    run_virtually(main())
+
+
+def test_whoever_takes_over_asks_for_dead_letters_at_once():
+    async def main():
+        town = Town()
+        town.server.refused.add("shop/take")
+        async with town.gateway("one") as first, town.gateway("two") as second:
+            assert (await first.deliver(1)).outcome == "dead_lettered"
+            await asyncio.sleep(10)
+            town.server.refused.clear()
+            first.kill()
+            at = rfc3339(town.clock.now())
+            town.requests = [{"request_id": "r1", "action": "redrive", "all": True, "at": at}]
+            second.edges.hinted("orders")
+            await until(lambda: town.server.started == ["m1"], 20 + WATCH_S)
 
     run_virtually(main())
 

@@ -7,11 +7,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from noetl.api.catalog import Register
+from noetl.api.subscriptions import LettersWanted
 from noetl.bus import subjects
 from noetl.bus.base import BusGone
 from tests.unit.server.pushed.stage import LISTENER, PATH, PUSH, pushed, put
 from tests.unit.server.rig import Rig, rig, virtually
-from tests.unit.server.subscriptions.stage import document, registered
+from tests.unit.server.subscriptions.stage import document, post, registered, report
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -44,6 +45,20 @@ async def test_every_step_of_its_life_is_a_hint() -> None:
         for action in ("activate", "pause", "resume", "drain", "deactivate"):
             async with heard(r) as names:
                 await r.client.steer_subscription(sub, action)
+            assert names == [LISTENER]
+
+
+@virtually
+async def test_dead_letters_that_somebody_wants_are_a_hint() -> None:
+    async with rig() as r:
+        sub = await pushed(r)
+        async with heard(r) as names:
+            nothing = await r.client.redrive(sub, LettersWanted(all=True))
+        assert (nothing.status, names) == ("nothing", [])
+        await post(r, report(r, sub, "message.dead_lettered", ref="noetl://spool/a/1/m"))
+        for ask in (r.client.redrive, r.client.discard):
+            async with heard(r) as names:
+                assert (await ask(sub, LettersWanted(all=True))).count == 1
             assert names == [LISTENER]
 
 
