@@ -135,7 +135,7 @@ class Arrivals:
         """Judge one request, and answer it."""
         name: str = request.path_params["listener"]
         case = Case(listener=name, began=self._clock.monotonic())
-        case.known = self.listeners.peek(name)
+        case.known, case.remote_ip = self.listeners.peek(name), self._peers.address(request)
         self._under_way += 1
         try:
             self._must_have_room()
@@ -152,7 +152,6 @@ class Arrivals:
         case.head = head_of(
             scope["method"], raw_path.decode("latin-1"), scope["query_string"], scope["headers"]
         )
-        case.remote_ip = self._peers.address(request)
         self._must_be_seldom(case)
         known = case.known = await self._found(case.listener)
         self.accounts.number(case)
