@@ -237,7 +237,7 @@ async def test_b08_b17_without_a_server_all_is_kept_and_after_a_kill_of_all_it_r
         "ordering_key": "message.data.key", "circuit": CIRCUIT,
     }  # fmt: skip
     async with here(site) as (client, http):
-        await listen(client, "kept", spool=spool)
+        sub = await listen(client, "kept", spool=spool)
         url = f"{site.url_of('a')}/ingress/kept"
         sent = await until_accepted(http, url)
         captured = body_of({"n": sent[-1], "key": "captured"})
@@ -249,6 +249,7 @@ async def test_b08_b17_without_a_server_all_is_kept_and_after_a_kill_of_all_it_r
         answers = [one for many in await asyncio.gather(*told) for one in many]
         assert Counter(one.json().get("status") for one in answers) == {"spooled": 100}
         assert {one.status_code for one in answers} == {202}
+        refs = sorted(one.json()["spool_ref"] for one in answers)
         site.kill("a")
         site.kill_workers()
 
@@ -266,6 +267,14 @@ async def test_b08_b17_without_a_server_all_is_kept_and_after_a_kill_of_all_it_r
             again = await http.post(url, content=body, headers=signed(body, x_id="another"))
             assert again.json()["status"] == "duplicate", again.text
         assert len(await runs_of(client, "kept")) == 100 + len(sent)
+
+        async def told():
+            rows = (await client.events(sub, limit=1000)).items
+            kind = "subscription.message.spooled"
+            found = sorted(one["context"]["spool_ref"] for one in rows if one["event_type"] == kind)
+            return found if len(found) >= len(refs) else None
+
+        assert await until(told, "each is told of", site) == refs
 
 
 async def _in_turn(http, url, numbers):

@@ -108,7 +108,8 @@ class Assembly:
             metrics=wiring.metrics,
         )
         rules = SpoolRules.of(spec.spool or SpoolSpec())
-        self.spool = Spool(store, place, rules, clock, self.audit.tell) if store else None
+        told = self.audit.tell, self.audit.tell_again
+        self.spool = Spool(store, place, rules, clock, *told) if store else None
         leased = f"{listener.path}@{wiring.holder}" if wiring.is_alone else listener.path
         self.lease = Lease(leased, wiring.holder, store=wiring.circuits, clock=clock)
         parts = Parts(

@@ -1,6 +1,7 @@
 """What happened to a subscription, told to the server in order and once each, sooner or later.
 
-Every event has an id of its own from the start, so that telling it twice stores it once. While the
+Every event has an id of its own from the start, so that telling it twice stores it once. That of a
+message in the spool is its place there, so that whoever finds it may tell of it, too. While the
 server is away events lie in the spool, or, without one, in memory as far as there is room.
 """
 
@@ -88,9 +89,9 @@ class Shelf:
         self._store = store
         self._folder = folder
 
-    async def put(self, events: Sequence[Report]) -> None:
-        """Keep some; their place is that of the first."""
-        key = f"{self._folder}{int(events[0].event_id):020d}-events.json"
+    async def put(self, place: str, events: Sequence[Report]) -> None:
+        """Keep some; those of a smaller place are told first."""
+        key = f"{self._folder}{int(place):020d}-events.json"
         await self._store.put(key, _encode(tuple(events)))
 
     async def oldest(self) -> str | None:
@@ -154,12 +155,19 @@ class Audit:
         counter = {SPOOLED: self._metrics.spooled, DEAD_LETTERED: self._metrics.dead}
         if event_type in counter:
             counter[event_type].inc(self._path, fields["reason"])
-        event_id = self._ids.new()
+        self.tell_again(event_type, fields, rfc3339(self._clock.now()))
+
+    def tell_again(self, event_type: str, fields: dict[str, Any], at: str) -> None:
+        """Something happened, which somebody may have told before; it is not counted.
+
+        The id of a message in the spool is that of its place there, whoever tells of it.
+        """
+        event_id = str(fields["recv_seq"]) if event_type == SPOOLED else self._ids.new()
         self._kept[event_id] = Report(
             execution_id=self._subscription_id,
             event_id=event_id,
             event_type=event_type,
-            created_at=rfc3339(self._clock.now()),
+            created_at=at,
             payload=fields,
         )
         if event_type.startswith(_MESSAGES):
@@ -223,7 +231,7 @@ class Audit:
             events = tuple(self._kept.values())[:SHELVED_AT_ONCE]
             self._may_be_shelved = True
             try:
-                await shelf.put(events)
+                await shelf.put(self._ids.new(), events)
             except SpoolError:
                 return
             self._forget(events)

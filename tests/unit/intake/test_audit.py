@@ -128,6 +128,28 @@ def test_what_nobody_can_read_is_put_aside_told_and_counted(caplog):
     run_virtually(main())
 
 
+def test_what_is_told_again_replaces_nothing_that_lies_in_the_store():
+    async def main():
+        world = World()
+        world.server.is_down = True
+        shelf, kind = Shelf(world.store, FOLDER), "subscription.message.spooled"
+        about = {"recv_seq": "12", "reason": "paused", "n": 1}
+        first = audit(world, shelf=shelf)
+        first.tell(kind, about)
+        first.tell("subscription.reloaded", {"n": 2})
+        assert not await first.flush()
+        second = audit(world, 2, shelf=shelf)
+        second.tell_again(kind, about, "2026-05-01T10:00:00.000Z")
+        assert not await second.flush()
+        world.server.is_down = False
+        second.tell("subscription.reloaded", {"n": 3})
+        assert await second.flush()
+        assert told(world) == [1, 2, 3]
+        assert world.metrics.spooled.value(PATH, "paused") == 1
+
+    run_virtually(main())
+
+
 def test_a_store_that_is_away_too_leaves_events_in_memory():
     class Broken(MemoryStore):
         async def put(self, *_):

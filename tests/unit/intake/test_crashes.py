@@ -8,9 +8,10 @@ import pytest
 
 from noetl.blobs.spool.memory import MemoryStore
 from noetl.intake.letters import Wanted, redrive
+from noetl.intake.metrics import SPOOLED
 from noetl.local.virtual import run_virtually
 from tests.simulation.loop import run_shuffled
-from tests.unit.intake.world import World, message, until
+from tests.unit.intake.world import PATH, World, brought, message, push_of, until
 
 TSDB = {"name": "tsdb", "probe": "tcp", "target": "tsdb:5432"}
 CIRCUIT = {"downstream": [TSDB], "probe_after_ms": 1000, "probe_interval_ms": 1000}
@@ -231,5 +232,50 @@ def test_a_death_while_a_probe_is_under_way_does_not_leave_the_circuit_half_open
             await until(lambda: not engine.spool.pending(), 5)
             assert engine.breakers.is_closed("default")
         assert world.server.started == ["S:1"]
+
+    run_virtually(main())
+
+
+def spooled(world):
+    """Ids and messages of the events that tell of messages in the spool."""
+    kind = "subscription.message.spooled"
+    events = [one for one in world.server.events.values() if one.event_type == kind]
+    assert all(one.event_id == one.payload["recv_seq"] for one in events)
+    return sorted(one.payload["message_id"] for one in events)
+
+
+def test_what_was_stored_and_not_told_by_one_that_died_is_told_by_the_next():
+    async def main():
+        world = World(push_of({}))
+        world.server.is_down = True
+        first = world.engine()
+        await first.start()
+        found = [await first.intake.push(brought(world.spec, n)) for n in range(20)]
+        assert {one.outcome for one in found} == {"spooled"}
+        assert await world.objects("events") == [], "it died before it told anybody"
+        async with world.running("two"):
+            await asyncio.sleep(5)
+            assert (spooled(world), len(await world.objects("events"))) == ([], 1)
+        world.server.is_down = False
+        async with world.running("three"):
+            await until(lambda: len(world.server.started) == 20)
+            await until(lambda: spooled(world) == sorted(f"W:{n}" for n in range(20)))
+        assert sum(world.metrics.spooled.value(PATH, reason) for reason in SPOOLED) == 20
+
+    run_virtually(main())
+
+
+def test_what_was_told_before_is_stored_once():
+    async def main():
+        world = World(push_of({}))
+        world.may_drain = False
+        async with world.running() as engine:
+            for number in range(20):
+                await engine.intake.push(brought(world.spec, number, is_paused=True))
+            await until(lambda: len(spooled(world)) == 20)
+        async with world.running("two"):
+            await asyncio.sleep(5)
+        assert spooled(world) == sorted(f"W:{n}" for n in range(20))
+        assert sum(world.metrics.spooled.value(PATH, reason) for reason in SPOOLED) == 20
 
     run_virtually(main())

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from noetl.blobs.spool.base import SpoolTaken
 from noetl.blobs.spool.dead import DeadLetters
@@ -20,7 +21,7 @@ from noetl.blobs.spool.room import Room
 from noetl.ids import EPOCH, made_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from datetime import datetime
 
     from noetl.blobs.spool.base import Listed, SpoolStore
@@ -28,11 +29,19 @@ if TYPE_CHECKING:
     from noetl.blobs.spool.rules import Place, Rules
     from noetl.clock import Clock
 
+    Learned = deque[tuple[int, dict[str, Any], str]]
+    """Messages that lie in the store: their places, what is told of them, and when they came."""
+    TellAgain = Callable[[str, dict[str, Any], str], None]
+
 SPOOLED: Final = "subscription.message.spooled"
 RECOVERED: Final = "subscription.spool.recovered"
 LOOK_S: Final = 2.0
 SWEEP_S: Final = 60.0
 CHECK_S: Final = 600.0
+LATELY_S: Final = 300.0
+"""Whoever stores a message has told of it, or keeps what he tells, well before."""
+MOST_LATELY: Final = 10_000
+"""More than that nobody has told of that dies: so much fits into memory."""
 _PAGE: Final = 1000
 _READS: Final = 16
 _RECENT: Final = timedelta(minutes=5)
@@ -43,10 +52,19 @@ _log = logging.getLogger("noetl.spool")
 class Spool:
     """Messages that wait, in lanes; `recover` comes first."""
 
-    def __init__(
-        self, store: SpoolStore, place: Place, rules: Rules, clock: Clock, tell: Tell
+    def __init__(  # noqa: PLR0913, PLR0917 - its parts, met in one place
+        self,
+        store: SpoolStore,
+        place: Place,
+        rules: Rules,
+        clock: Clock,
+        tell: Tell,
+        tell_again: TellAgain | None = None,
     ) -> None:
-        """`tell` takes the name of an event and what it says; it must not wait."""
+        """`tell` takes the name of an event and what it says; it must not wait.
+
+        `tell_again` takes what somebody who died may not have told, and since when it is true.
+        """
         self.place = place
         self.foreign = 0
         """Objects in the folder that are not ours; they are left alone."""
@@ -55,6 +73,7 @@ class Spool:
         self._rules = rules
         self._clock = clock
         self._tell = tell
+        self._tell_again = tell_again
         self._order = Order(rules.ordering)
         self._room = Room(self._order, rules, clock, tell)
         self._done_at = dict.fromkeys((LOOK_S, SWEEP_S, CHECK_S), clock.monotonic())
@@ -86,12 +105,14 @@ class Spool:
         Also for one who takes over from another: what that one has done is forgotten.
         """
         await self.dead_letters.count()
-        await self._scan()
+        learned: Learned = deque(maxlen=MOST_LATELY)
+        await self._scan(learned=learned)
         known = self._order.seqs()
         self._twice = await self.dead_letters.among(known)
         high = max(known, default=0)
         about = {"pending": self.pending(), "recv_seq_high_water": str(high)}
         self._tell(RECOVERED, about | {"backend": self._store.name})
+        self._retell(learned)
         return self.pending()
 
     async def put(self, item: Item) -> bool:
@@ -104,18 +125,7 @@ class Spool:
             await self.dead_letters.bury(item, "too_large")
             return False
         await self._back(item)
-        self._tell(
-            SPOOLED,
-            {
-                "message_id": item.message_id,
-                "recv_seq": item.recv_seq,
-                "spool_ref": item.ref,
-                "sha256": item.sha256,
-                "downstream": item.downstream,
-                "reason": item.reason,
-                "bytes": size,
-            },
-        )
+        self._tell(SPOOLED, _about(item, size))
         return True
 
     def take(self, downstreams: Iterable[str]) -> Entry | None:
@@ -290,7 +300,16 @@ class Spool:
                 },
             )
 
-    async def _scan(self, start: int = 0) -> int:
+    def _retell(self, learned: Learned) -> None:
+        """Tell of the latest once more: whoever stored them may have died before he did."""
+        if self._tell_again is None or not learned:
+            return
+        since = made_at(max(seq for seq, _, _ in learned)) - timedelta(seconds=LATELY_S)
+        for seq, about, at in sorted(learned, key=lambda one: one[0]):
+            if made_at(seq) >= since:
+                self._tell_again(SPOOLED, about, at)
+
+    async def _scan(self, start: int = 0, learned: Learned | None = None) -> int:
         """Learn what lies in the store from a place on; from the first, also what is gone.
 
         How many differed.
@@ -311,13 +330,14 @@ class Spool:
                     new.append((one, parts[0]))
             differed += len(new)
             for first in range(0, len(new), _READS):
-                await asyncio.gather(*(self._learn(*one) for one in new[first : first + _READS]))
+                some = new[first : first + _READS]
+                await asyncio.gather(*(self._learn(*one, learned) for one in some))
         if not start:
             self.foreign = foreign
             differed += self._order.prune(known)
         return differed
 
-    async def _learn(self, listed: Listed, seq: int) -> None:
+    async def _learn(self, listed: Listed, seq: int, learned: Learned | None) -> None:
         """Let a message wait that lies in the store."""
         data = await self._store.get(listed.key)
         if data is None or seq in self._order:
@@ -326,8 +346,10 @@ class Spool:
         item = self._decoded(name, data)
         if item is None:
             await self.dead_letters.move(name, data, "", "corrupt")
-        else:
-            self._order.add(_entry(item, len(data)))
+            return
+        self._order.add(_entry(item, len(data)))
+        if learned is not None:
+            learned.append((seq, _about(item, len(data)), item.spooled_at))
 
     def _decoded(self, name: str, data: bytes) -> Item | None:
         """What is stored under a name; none unless it is what was stored there."""
@@ -347,3 +369,16 @@ class Spool:
 
 def _entry(item: Item, size: int) -> Entry:
     return Entry(int(item.recv_seq), item.name, item.downstream, item.ordering_key or "", size)
+
+
+def _about(item: Item, size: int) -> dict[str, Any]:
+    """What is told of a message that waits."""
+    return {
+        "message_id": item.message_id,
+        "recv_seq": item.recv_seq,
+        "spool_ref": item.ref,
+        "sha256": item.sha256,
+        "downstream": item.downstream,
+        "reason": item.reason,
+        "bytes": size,
+    }

@@ -12,6 +12,7 @@ from noetl.blobs.spool.dead import NoDeadLetter
 from noetl.blobs.spool.item import Corrupt
 from noetl.blobs.spool.memory import MemoryStore
 from noetl.blobs.spool.rules import Rules
+from noetl.blobs.spool.spool import LATELY_S, SPOOLED, Spool
 from noetl.dsl.subscription.spool import Retention
 from noetl.dsl.subscription.spool import Spool as Document
 from tests.unit.blobs.spool.samples import NOON, PLACE, Hands, item, seq_at, spool_of
@@ -342,3 +343,19 @@ async def test_an_attempt_that_only_told_that_something_is_away_is_not_counted()
     entry = spool.take(["tsdb"])
     later = await spool.attempted(entry, await spool.get(entry), is_new_run=True, is_counted=False)
     assert (later.attempts, later.dispatch_key) == (0, "m:k-1#r1")
+
+
+async def test_of_what_is_found_the_latest_is_told_once_more():
+    store, clock, again = MemoryStore(), Hands(), []
+    spool, told = spool_of(store, clock)
+    old = item(1, at=NOON - timedelta(seconds=LATELY_S + 3))
+    late = [item(number, at=NOON - timedelta(seconds=number)) for number in (9, 5, 2)]
+    for one in (old, *late):
+        await spool.put(one)
+    said = {about["recv_seq"]: about for name, about in told if name == SPOOLED}
+    other = Spool(store, PLACE, Rules(), clock, lambda *_: None, lambda *one: again.append(one))
+    assert await other.recover() == 4
+    expected = [(SPOOLED, said[one.recv_seq], one.spooled_at) for one in late]
+    assert again == expected
+    assert await other.recover() == 4
+    assert again == expected, "nothing of it is new"
