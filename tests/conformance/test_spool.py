@@ -337,6 +337,20 @@ async def test_objects_on_a_broker_are_those_that_every_client_knows(nats_url):
         assert info["config"]["num_replicas"] == 1
 
 
+async def test_a_bucket_that_is_opened_tells_its_copies_and_is_made_when_it_is_missing(
+    nats_url, tmp_path, caplog
+):
+    async with broker_at(nats_url) as (broker, bucket):
+        meant = Document(backend="nats_object", bucket=bucket)
+        means = Means(home=tmp_path, messages=lambda name: NatsObjects(broker, name))
+        for _ in range(2):
+            async with opened(meant, PLACE, means):
+                info = await broker.here().call(f"STREAM.INFO.OBJ_{bucket}")
+                assert info["config"]["num_replicas"] == 1
+        lines = [one for one in caplog.records if one.levelname == "WARNING"]
+        assert [(one.bucket, one.copies) for one in lines] == [(bucket, 1)] * 2
+
+
 async def test_a_broker_that_is_away_stores_nothing_and_is_used_again_unaided(own_nats):
     async with broker_at(own_nats.url) as (broker, bucket):
         store = Retried(JetStreamStore(NatsObjects(broker, bucket)), pauses_s=(0, 0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from noetl.bus import subjects
+from noetl.bus import streams, subjects
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +42,10 @@ class MemoryObjects:
     async def next(self, subject: str, seq: int) -> tuple[int, bytes] | None:
         """The first message of a subject from a sequence on."""
         return next((one for one in self._kept.get(subject, ()) if one[0] >= seq), None)
+
+    async def copies(self) -> int:
+        """As many as anybody may want: nothing here outlives the process."""
+        return streams.MOST_COPIES
 
     async def subjects(self, pattern: str) -> list[str]:
         """The subjects with messages that fall under a pattern, in no order."""

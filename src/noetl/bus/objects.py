@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from noetl.bus.broker import Broker
 
-MOST_COPIES: Final = 3
 _NO_MESSAGE: Final = 10037
 _CHANGED: Final = frozenset({10071, 10164})
 """The broker has another last message of that subject."""
@@ -83,6 +82,18 @@ class NatsObjects:
             if fault.err_code != streams.NO_STREAM:
                 raise
 
+    async def copies(self) -> int:
+        """How many brokers keep each message of the store, which is made when it is missing."""
+        asked = f"STREAM.INFO.{self._stream.name}"
+        try:
+            found = await self._broker.here().call(asked)
+        except streams.ApiFault as fault:
+            if fault.err_code != streams.NO_STREAM:
+                raise
+            await self._make()
+            found = await self._broker.here().call(asked)
+        return int(found["config"]["num_replicas"])
+
     async def _get(self, asked: Mapping[str, Any]) -> tuple[int, bytes] | None:
         try:
             verb = f"STREAM.MSG.GET.{self._stream.name}"
@@ -97,7 +108,7 @@ class NatsObjects:
     async def _make(self) -> None:
         """Make the stream with as many copies as there are brokers, three at most."""
         link = self._broker.here()
-        for copies in range(MOST_COPIES, 0, -1):
+        for copies in range(streams.MOST_COPIES, 0, -1):
             wanted = self._stream.config() | {"num_replicas": copies}
             try:
                 await link.call(f"STREAM.CREATE.{self._stream.name}", wanted)

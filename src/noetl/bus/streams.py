@@ -24,6 +24,8 @@ _REFUSED: Final = frozenset({400, 500})
 _EXHAUSTED: Final = frozenset({10028, 10047})
 """Memory or disk of the broker is full."""
 DAY_S: Final = 86_400.0
+MOST_COPIES: Final = 3
+"""Of a store of objects, where there are so many brokers."""
 MOST_WAITING: Final = 4096
 """Fetches of one pool that may wait at the same time: one per worker."""
 

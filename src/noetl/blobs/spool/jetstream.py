@@ -51,6 +51,9 @@ class Messages(Protocol):
     async def purge(self, subject: str) -> None:
         """Forget all messages of a subject."""
 
+    async def copies(self) -> int:
+        """How many brokers keep each message."""
+
 
 class _Options(msgspec.Struct, frozen=True):
     max_chunk_size: int = CHUNK_BYTES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 LOCAL_DISK: Final = "local_disk"
 NATS_OBJECT: Final = "nats_object"
+SAFE_COPIES: Final = 3
+"""Of so many brokers one may fail without its disk having been written."""
 SCHEMES: Final = {"s3": "s3", "gcs": "gs"}
 _ALIASES: Final = {
     "access_key_id": ("access_key_id", "aws_access_key_id", "access_key"),
@@ -33,6 +36,7 @@ _ALIASES: Final = {
     "endpoint": ("endpoint", "endpoint_url"),
     "service_account": ("service_account", "service_account_json"),
 }
+_log: Final = logging.getLogger(__name__)
 
 
 class BadSpool(NoetlError):
@@ -79,10 +83,32 @@ async def opened(spool: Spool, place: Place, means: Means) -> AsyncIterator[Spoo
                 "a spool of nats_object needs a broker",
                 hint="Set NATS_URL, or give the spool a backend of s3, gcs or local_disk.",
             )
-        yield Retried(JetStreamStore(means.messages(bucket), prefix))
+        messages = means.messages(bucket)
+        await _look_at(messages)
+        yield Retried(JetStreamStore(messages, prefix))
         return
     store = open_store(f"{SCHEMES[backend]}://{bucket}", identity(means.fields), retries=0)
     yield Retried(BucketStore(store, backend, prefix))
+
+
+async def _look_at(messages: Messages) -> None:
+    """Warn of a bucket that may lose what it has acknowledged."""
+    about = {"bucket": messages.bucket}
+    try:
+        copies = await messages.copies()
+    except NoetlError as fault:  # whoever puts something there is told that it is away
+        _log.debug("the copies of a spool are not known", extra={**about, "code": fault.code})
+        return
+    if copies < SAFE_COPIES:
+        _log.warning(
+            "the spool may lose what it has acknowledged when the machine of its broker fails",
+            extra={
+                **about,
+                "copies": copies,
+                "hint": f"give its stream {SAFE_COPIES} copies, or set `sync_interval: always` "
+                "for JetStream in the configuration of the broker",
+            },
+        )
 
 
 def _meant(spool: Spool, default: str) -> tuple[str, str]:

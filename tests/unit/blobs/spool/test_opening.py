@@ -5,6 +5,7 @@ import pytest
 from noetl.blobs.spool.base import SpoolLocked
 from noetl.blobs.spool.disk import DiskStore
 from noetl.blobs.spool.opening import BadSpool, Means, identity, opened
+from noetl.bus.base import BusGone
 from noetl.dsl.parse import parse
 from noetl.dsl.subscription.spool import Spool
 from tests.unit.blobs.spool.samples import PLACE, item, spool_of
@@ -27,8 +28,14 @@ spec:
 class Messages:
     """Where objects of JetStream would go."""
 
-    def __init__(self, bucket):
+    def __init__(self, bucket, copies=3):
         self.bucket = bucket
+        self._copies = copies
+
+    async def copies(self):
+        if isinstance(self._copies, Exception):
+            raise self._copies
+        return self._copies
 
 
 async def test_a_folder_is_absolute_or_below_home_and_locked(tmp_path):
@@ -54,6 +61,19 @@ async def test_a_document_that_names_no_backend_gets_the_default(tmp_path):
     )
     async with opened(Spool(), PLACE, means) as store:
         assert (store.name, asked) == ("nats_object", ["noetl_spool"])
+
+
+@pytest.mark.parametrize(
+    ("copies", "said"), [(1, [1]), (2, [2]), (3, []), (5, []), (BusGone("away"), [])]
+)
+async def test_a_bucket_with_few_copies_is_warned_of(tmp_path, caplog, copies, said):
+    means = Means(home=tmp_path, messages=lambda bucket: Messages(bucket, copies))
+    spool = Spool(backend="nats_object", bucket="b")
+    async with opened(spool, PLACE, means) as store:
+        assert store.name == "nats_object"
+    lines = [one for one in caplog.records if one.levelname == "WARNING"]
+    assert [(one.bucket, one.copies) for one in lines] == [("b", copies) for copies in said]
+    assert all("sync_interval: always" in one.hint for one in lines)
 
 
 @pytest.mark.parametrize(
