@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any
@@ -272,6 +273,71 @@ async def test_a_secret_that_a_container_prints_is_covered() -> None:
         assert await b.r.client.get_result(told["stdout_uri"]) == b"***\n"
 
 
+@pytest.mark.parametrize(
+    ("script", "status"),
+    [
+        (f"'echo no {SECRET} >&2; exit 3'", "FAILED"),
+        (f"""'echo "{{\\\"said\\\": \\\"{SECRET}\\\"}}" > $NOETL_TERMINATION_LOG'""", "COMPLETED"),
+    ],
+)  # fmt: skip
+async def test_a_secret_in_the_end_of_a_container_is_covered(script: str, status: str) -> None:
+    async with bench(redactor=Redactor((SECRET,)), may_run_processes=True) as b:
+        run = await b.start(SH % script)
+        assert await b.status(run) == status
+        told = (await b.rows(run, "call.done"))[0]["result"]["context"]
+        said = {"FAILED": ("exit code 3: no ***", None), "COMPLETED": (None, {"said": "***"})}
+        assert (told["reason"], told["output"]) == said[status]
+        assert SECRET not in str((await b.r.client.events(run, limit=1000)).items)
+
+
+async def test_a_short_secret_is_covered_after_its_command_has_let_it_go() -> None:
+    pin = "p1n4"
+    redactor = Redactor((pin,))
+    async with bench(may_run_processes=True, look_s=600) as b:
+        made = config(runtime="process", command=["sh", "-c", "echo pin $PIN pinned >&2; exit 2"],
+                      env={"PIN": pin})  # fmt: skip
+        fresh = Told()
+        await b.tool.run(made, context(client=fresh, redactor=redactor))
+        redactor.release(pin)
+        await until(lambda: fresh.bodies)
+        assert fresh.bodies[0].reason == "exit code 2: pin *** pinned"
+        assert redactor.redact(pin) == pin
+
+
+class Told:
+    """A server that hears of ends alone."""
+
+    def __init__(self) -> None:
+        self.bodies: list[Any] = []
+        self.logs: list[bytes] = []
+
+    async def put_result(self, _run: str, _step: str, data: bytes, _media: str) -> dict[str, str]:
+        self.logs.append(data)
+        return {"ref": "noetl://execution/1/result/s/1"}
+
+    async def container_of_command(self, _command_id: str, body: Any) -> None:
+        self.bodies.append(body)
+
+
+async def test_a_job_that_is_found_again_has_its_secrets_covered(tmp_path: Path) -> None:
+    async with bench(tmp_path, redactor=Redactor((SECRET,)), is_polled=True, poll_s=0.05) as b:
+        run = await b.start(
+            f"{{kind: container, image: img, runtime: kubernetes, input: {{key: {SECRET}}}}}"
+        )
+        (request,) = await b.parked(run)
+        await until(lambda: records(tmp_path))
+        await b.tool.close()  # the worker is killed, and the next one knows nothing
+        fresh = tool_at(b.fake, home=tmp_path, poll_s=0.05)
+        b.fake.refusals.append(("GET", "/secrets", 503))
+        assert await fresh.adopt(b.r.client, Redactor()) == 1
+        b.fake.finish(request["job_name"], message=f'{{"n": "{SECRET}"}}', log=SECRET.encode())
+        assert await b.status(run) == "COMPLETED"
+        told = (await b.rows(run, "call.done"))[0]["result"]["context"]
+        assert told["output"] == {"n": "***"}
+        assert await b.r.client.get_result(told["stdout_uri"]) == b"***"
+        await fresh.close()
+
+
 async def test_a_script_runs_as_a_container() -> None:
     text = "import json, os, sys\nprint(sys.argv[1], json.loads(os.environ['NOETL_INPUT']))\n"
     asked, files = container_request(
@@ -364,6 +430,47 @@ async def test_a_container_of_podman_is_found_again_by_its_name(
         told = (await b.rows(run, "call.done"))[0]["result"]["context"]
         assert (told["terminal_state"], told["exit_code"]) == ("failed", 5)
         await until(lambda: is_empty(tmp_path))
+        await fresh.close()
+
+
+PODMAN = r"""#!/bin/sh
+cd "{folder}"
+case "$1" in
+  run)
+    for word; do
+      case "$word" in noetl.idempotency-key=*) echo "${{word#*=}}" > key;; esac
+    done;;
+  container) test -e key || exit 125
+    printf '[{{"Config": {{"Labels": {{"noetl.idempotency-key": "%s"}}}}, ' "$(cat key)"
+    printf '"State": {{"ExitCode": 3, "Error": "no {secret}"}}}}]';;
+  wait) read -r _ < end;;
+  logs) echo "said {secret}";;
+esac
+"""
+"""A podman whose containers end when a line is written to a pipe."""
+
+
+async def test_a_container_that_is_found_again_has_its_secrets_covered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, folder = tmp_path / "home", tmp_path / "bin"
+    folder.mkdir()
+    program, end = folder / "podman", folder / "end"
+    program.write_text(PODMAN.format(folder=folder, secret=SECRET))
+    program.chmod(0o755)
+    os.mkfifo(end)
+    monkeypatch.setenv("PATH", f"{folder}:{ENVIRON['PATH']}")
+    async with bench(home, redactor=Redactor((SECRET,)), look_s=600) as b:
+        made = config(runtime="podman", env={"KEY": f"key {SECRET}"})
+        await b.tool.run(made, context(client=b.r.client, redactor=Redactor((SECRET,))))
+        await until((folder / "key").is_file)
+        await b.tool.close()
+        fresh, told = tool_at(b.fake, home=home, environ=ENVIRON), Told()
+        assert await fresh.adopt(told, Redactor()) == 1
+        await asyncio.to_thread(end.write_text, "over\n")
+        await until(lambda: is_empty(home))
+        assert [(body.state, body.reason) for body in told.bodies] == [("failed", "no ***")]
+        assert told.logs == [b"said ***\n"]
         await fresh.close()
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from noetl.api.executions import Control
+from noetl.telemetry.redact import Redactor
 from noetl.tools.container.kubernetes import Cluster
 from noetl.worker.watcher.lead import Lead, Terms
 from noetl.worker.watcher.watch import Pace
@@ -123,6 +124,42 @@ async def test_a_job_that_somebody_deletes_has_lost_its_node() -> None:
         assert await b.status(run) == "FAILED"
         (failed,) = await b.rows(run, "playbook.failed")
         assert (failed["error"]["kind"], failed["error"]["retryable"]) == ("node_lost", True)
+
+
+SECRET = "w4tcher-Canary-3310"  # noqa: S105 - looked for where it must not be
+KNOWN = f"{{kind: container, image: 'img:1', runtime: kubernetes, input: {{key: '{SECRET}'}}}}"
+
+
+async def test_the_watcher_covers_what_the_worker_gave_the_job() -> None:
+    async with bench(redactor=Redactor((SECRET,))) as b, b.watcher():
+        b.fake.refusals.append(("GET", "/secrets", 503))
+        said = f'{{"n": "{SECRET}", "key": "it"}}'
+        b.fake.on_job = lambda name: b.fake.finish(name, code=1, message=said, log=SECRET.encode())
+        run = await b.start(KNOWN)
+        assert await b.status(run) == "FAILED"
+        told = (await b.rows(run, "call.done"))[0]["result"]["context"]
+        assert told["output"] == {"n": "***", "key": "it"}
+        assert await b.r.client.get_result(told["stdout_uri"]) == b"***"
+        assert SECRET not in str((await b.r.client.events(run, limit=1000)).items)
+
+
+@pytest.mark.parametrize(("code", "status"), [(0, "COMPLETED"), (1, "FAILED")])
+async def test_what_a_job_said_is_withheld_while_its_secrets_cannot_be_read(
+    code: int, status: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with bench(redactor=Redactor((SECRET,))) as b, b.watcher():
+        b.fake.refusals.append(("GET", "/secrets", 403))
+        b.fake.on_job = lambda name: b.fake.finish(
+            name, code=code, message='{"n": 1}', log=SECRET.encode()
+        )
+        run = await b.start(KNOWN)
+        assert await b.status(run) == status
+        told = (await b.rows(run, "call.done"))[0]["result"]["context"]
+        why = "log and output are withheld: nobody knows the secrets in them"
+        reason = f"BackoffLimitExceeded: job is Failed; {why}" if code else why
+        assert (told["output"], told["stdout_uri"], told["reason"]) == (None, None, reason)
+        lines = [line.message for line in caplog.records if "Secret" in line.message]
+        assert lines == ["the Secret of a job cannot be read"]
 
 
 async def test_a_watch_that_expired_or_broke_begins_with_a_new_list() -> None:

@@ -34,6 +34,10 @@ print("slow", secret, flush=True)
 subprocess.run(["sleep", "1"])
 time.sleep(30)
 """
+LAST_WORD = (
+    'import json, os; it = json.dumps({"it": os.environ["IT"]}); '
+    'open(os.environ["NOETL_TERMINATION_LOG"], "w").write(it)'
+)
 
 
 def canary(name: str) -> str:
@@ -282,17 +286,24 @@ def of_near(near: dict[str, Any]) -> Iterator[Case]:
             secrets=tuple(secret for _, secret in planted(own, name)),
         )
     said = '"{{ workload.it }}"'
-    command = "[sh, -c, 'echo $IT; echo $IT >&2']"
-    for name, tool in {
-        "near_container": "kind: container, image: none, runtime: process, timeout: 20, "
-        f"command: {command}, env: [{{name: IT, value: {said}}}]",
-        "near_script": f"kind: script, interpreter: bash, script: 'echo $1', args: [{said}]",
-        "near_agent": "kind: agent, framework: custom, entrypoint: 'string:capwords', "
-        f"payload: {said}",
+    job = f"kind: container, image: none, runtime: process, timeout: 20, env: {{IT: {said}}}"
+    for name, (tool, ends) in {
+        "near_container": (f"{job}, command: [sh, -c, 'echo $IT; echo $IT >&2']", "COMPLETED"),
+        "near_container_failed": (f"{job}, command: [sh, -c, 'echo $IT >&2; exit 3']", "FAILED"),
+        "near_container_word": (f"{job}, command: [python3, -c, '{LAST_WORD}']", "COMPLETED"),
+        "near_script": (
+            f"kind: script, interpreter: bash, script: 'echo $1', args: [{said}]",
+            "COMPLETED",
+        ),
+        "near_agent": (
+            f"kind: agent, framework: custom, entrypoint: 'string:capwords', payload: {said}",
+            "COMPLETED",
+        ),
     }.items():
         yield Case(
             name=name,
             above="inputs: {it: {type: string, secret: true}}\n",
+            ends=ends,
             steps=f"- step: start\n  tool: {{{tool}}}\n",
             payload={"it": canary(name)},
             secrets=(canary(name),),

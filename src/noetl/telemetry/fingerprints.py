@@ -60,6 +60,15 @@ class Fingerprints:
         ]  # fmt: skip
         return "".join(self._parts(text, found)) if found else text
 
+    def within(self, text: str) -> tuple[str, ...]:
+        """The known secrets that a text holds, as they stand there."""
+        found = (
+            text[at : at + self._length(text, at)]
+            for at in range(len(text) - SHORT + 1)
+            if hash(text[at : at + SHORT]) in self._starts
+        )
+        return tuple(dict.fromkeys(filter(None, found)))
+
     def _parts(self, text: str, found: list[int]) -> Iterator[str]:
         """The text in parts; of two secrets that overlap, the first hides both."""
         done = 0

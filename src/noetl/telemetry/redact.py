@@ -110,6 +110,11 @@ class Redactor:
                 text = pattern.sub(mask, text)
         return text if self._seen is None else self._seen.masked(text)
 
+    def within(self, text: str) -> tuple[str, ...]:
+        """The secrets that a text holds, for who has to cover them elsewhere."""
+        found = (secret for secret, forms in self._raw.items() if _holds(text, secret, forms))
+        return (*found, *(() if self._seen is None else self._seen.within(text)))
+
     def redact_value(self, value: Any) -> Any:  # noqa: ANN401 - any JSON
         """The value with every secret in its texts, keys and numbers replaced."""
         if isinstance(value, str):
@@ -138,3 +143,10 @@ class Redactor:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return MASK if str(value) in self._raw else value
         return value
+
+
+def _holds(text: str, secret: str, forms: tuple[str, ...]) -> bool:
+    """Whether a text holds a secret in some form; a short one as a whole word."""
+    if len(secret) < SHORT:
+        return re.search(rf"(?<!\w){re.escape(secret)}(?!\w)", text) is not None
+    return any(form in text for form in forms)

@@ -184,11 +184,12 @@ class _Process:
             return ("warming_up",)
         return worker.reasons
 
-    @staticmethod
-    async def _adopt(registry: Registry, client: Client) -> None:
+    async def _adopt(self, registry: Registry, client: Client) -> None:
         """Go on with the containers of the last run."""
         tool = registry.tools.get(ContainerTool.kind)
-        if isinstance(tool, ContainerTool) and (count := await tool.adopt(client)):
+        if not isinstance(tool, ContainerTool):
+            return
+        if count := await tool.adopt(client, self._redactor):
             _log.info("containers of the last run", extra={"count": count})
 
     # ------------------------------------------------------------------ what it opens

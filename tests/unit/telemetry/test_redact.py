@@ -104,3 +104,11 @@ def test_a_short_secret_covers_words_only_while_somebody_holds_it():
 
 def test_an_empty_secret_hides_nothing():
     assert Redactor(["", ""]).redact("text") == "text"
+
+
+def test_a_text_tells_which_secrets_it_holds():
+    old = [f"secret-number-{n:05}" for n in range(MOST)]
+    redactor = Redactor([*old, SECRET, "42", "another-one"])
+    text = f"{json.dumps(SECRET)} 42 {old[0]} {old[-1]}"
+    assert sorted(redactor.within(text)) == sorted([SECRET, "42", old[0], old[-1]])
+    assert redactor.within("142 and secret-number-x") == ()

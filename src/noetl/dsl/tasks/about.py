@@ -216,7 +216,11 @@ ABOUT: Final[Mapping[str, About]] = {
         },
         errors=("container_failed", "oom", "node_lost", "auth", "connection", "rate_limit",
                 "server_error", "limit"),
-        limits=("4 KiB of output, 10 MiB of log, 32 KiB of input in the environment.",),
+        limits=(
+            "4 KiB of output, 10 MiB of log, 32 KiB of input in the environment.",
+            "900 KiB of input, with the secrets that are in it.",
+            "A secret that `value_from` takes from the cluster is not covered in what is told.",
+        ),
         timeout_s=3600.0,
         extra="kubernetes",
         example="container_process.yaml",

@@ -2,7 +2,8 @@
 
 Values of the author lie in a Secret that the job owns and that goes with it: the input, and what
 of `env`, `command` and `args` holds something that is known to be secret. So whoever may read jobs
-reads no secret, and nobody has to guess whether an input holds one.
+reads no secret, and nobody has to guess whether an input holds one. Beside them lie the secret
+texts themselves, so that whoever tells how the job ended can cover them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import math
 from base64 import b64encode
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from noetl.tools.base import ToolError
 from noetl.tools.container import names
@@ -28,6 +31,8 @@ MOST_INPUT: Final = 900 * 1024
 """A Secret has at most one MiB, in base64 and with all that is around it."""
 USER: Final = 65_532
 INPUT_KEY: Final = "input.json"
+SECRETS_KEY: Final = "secrets.json"
+"""What a job was given that nobody may see: kept with its files, and not among them."""
 FOLDER: Final = "/noetl"
 _LIMITS: Final = {"cpu": "1", "memory": "1Gi"}
 
@@ -54,6 +59,24 @@ class Order:
     files: Mapping[str, bytes] = field(default_factory=dict)
     """More files beside the input, by name: the text of a script."""
     is_secret: Callable[[str], bool] = field(default=lambda _text: False)
+    secrets: tuple[str, ...] = ()
+    """The secret texts in all that it is given."""
+
+    @property
+    def texts(self) -> str:
+        """All that the author gives the container, as one text."""
+        given = [self.input, *self.files.values()]
+        words = [word for part in self.words for word in part]
+        return "\n".join(
+            [raw.decode("utf-8", "replace") for raw in given]
+            + [one.value for one in self.env]
+            + words
+        )
+
+    @property
+    def secrets_json(self) -> bytes:
+        """The secret texts as they are kept."""
+        return msgspec.json.encode(self.secrets)
 
     @property
     def words(self) -> tuple[list[str], list[str]]:
@@ -193,6 +216,8 @@ def manifests(order: Order) -> tuple[dict[str, Any], dict[str, Any]]:
     }
     words = {name: text.encode() for name, text in safe.values.items()}
     values = {**words, **order.files, INPUT_KEY: order.input}
+    if order.secrets:
+        values[SECRETS_KEY] = order.secrets_json
     data = {key: b64encode(value).decode() for key, value in values.items()}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata(ticket), "data": data}
     return job, secret

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import b64decode
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -132,6 +133,12 @@ class Cluster:
             if fault.http_status == _MISSING:
                 return None
             raise
+
+    async def values(self, namespace: str, name: str) -> dict[str, bytes]:
+        """What lies in a Secret, by its keys."""
+        path = f"{_path('secrets', namespace)}/{quote(name)}"
+        found = (await self.call("GET", path)).get("data") or {}
+        return {key: b64decode(value) for key, value in found.items()}
 
     async def mark(self, namespace: str, name: str, state: str) -> None:
         """Note on a job what the server was told of it; one that is gone needs no note."""

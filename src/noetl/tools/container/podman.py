@@ -13,7 +13,7 @@ import msgspec
 from noetl.clock import rfc3339
 from noetl.tools.base import ToolError
 from noetl.tools.container import names
-from noetl.tools.container.job import FOLDER, INPUT_KEY, USER
+from noetl.tools.container.job import FOLDER, INPUT_KEY, SECRETS_KEY, USER
 from noetl.tools.container.process import refuse_secrets
 from noetl.tools.container.quantity import amount
 from noetl.tools.container.ticket import MOST_LOG_BYTES, MOST_MESSAGE_BYTES, End, output_of
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from noetl.clock import Clock
     from noetl.tools.container.job import Order
-    from noetl.tools.container.ticket import Ticket
+    from noetl.tools.container.ticket import Secrets, Ticket
 
 CALL_S: Final = 60.0
 PULL_S: Final = 900.0
@@ -82,6 +82,13 @@ class Podman:
         if found is None:
             return End(state="failed_node_lost", reason="the container was removed"), log
         return self._end(ticket, found["State"], is_late=is_late), log
+
+    async def secrets(self, ticket: Ticket) -> Secrets:
+        """The texts that lie beside the files of a container."""
+        kept = self._home / ticket.name / SECRETS_KEY
+        if not await asyncio.to_thread(kept.is_file):
+            return ()
+        return msgspec.json.decode(await asyncio.to_thread(kept.read_bytes), type=tuple[str, ...])
 
     async def stop(self, ticket: Ticket) -> None:
         """End the container: it is asked to, and killed after five seconds."""
@@ -159,9 +166,11 @@ class Podman:
         last.chmod(0o666)
         given = order.own_env | {one.name: one.value for one in order.env}
         lines = [f"{name}={value}" for name, value in given.items() if "\n" not in value]
-        handle = os.open(folder / "env", os.O_WRONLY | os.O_CREAT, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as file_of_env:
-            file_of_env.write("\n".join([*lines, f"NOETL_TERMINATION_LOG={_LAST_WORD}", ""]))
+        env = "\n".join([*lines, f"NOETL_TERMINATION_LOG={_LAST_WORD}", ""])
+        for name, data in {"env": env.encode(), SECRETS_KEY: order.secrets_json}.items():
+            handle = os.open(folder / name, os.O_WRONLY | os.O_CREAT, 0o600)
+            with os.fdopen(handle, "wb") as own:
+                own.write(data)
         return folder
 
     async def _waited(self, ticket: Ticket) -> bool:

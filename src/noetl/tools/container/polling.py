@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
+from noetl.tools.container.job import SECRETS_KEY
 from noetl.tools.container.kubernetes import ApiRefused
 from noetl.tools.container.states import deleted, ended, stalled
 from noetl.tools.container.ticket import MOST_LOG_BYTES, End
@@ -16,11 +20,27 @@ if TYPE_CHECKING:
     from noetl.clock import Clock
     from noetl.tools.container.job import Order
     from noetl.tools.container.kubernetes import Cluster
-    from noetl.tools.container.ticket import Ticket
+    from noetl.tools.container.ticket import Secrets, Ticket
 
 LEAST_S: Final = 5.0
 MOST_S: Final = 30.0
 STALL_S: Final = 60.0
+
+_log = logging.getLogger("noetl.worker")
+
+
+async def secrets_of(cluster: Cluster, ticket: Ticket, again_s: float) -> Secrets:
+    """What the Secret of a job says that nobody may see; a cluster that is away is asked again."""
+    while True:
+        try:
+            kept = await cluster.values(ticket.namespace, ticket.name)
+            return msgspec.json.decode(kept.get(SECRETS_KEY, b"[]"), type=tuple[str, ...])
+        except (ApiRefused, OSError) as fault:
+            if isinstance(fault, ApiRefused) and not fault.is_passing:
+                about = {"job": ticket.name, "reason": str(fault)}
+                _log.error("the Secret of a job cannot be read", extra=about)
+                return None
+        await asyncio.sleep(again_s)
 
 
 async def log_of(cluster: Cluster, namespace: str, pods: list[dict[str, Any]]) -> bytes:
@@ -74,6 +94,10 @@ class Polling:
                 stalled_s = None
             if end is not None:
                 return end, await log_of(cluster, ticket.namespace, pods)
+
+    async def secrets(self, ticket: Ticket) -> Secrets:
+        """What the Secret of a job says that nobody may see."""
+        return await secrets_of(await self._cluster(), ticket, self._least_s)
 
     async def stop(self, ticket: Ticket) -> None:
         """Delete a job that nobody waits for."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from noetl.api.callbacks import ContainerState
     from noetl.clock import Clock
     from noetl.tools.container.job import Order
-    from noetl.tools.container.ticket import Ticket
+    from noetl.tools.container.ticket import Secrets, Ticket
 
 WORD: Final = "termination-log"
 _KILLED: Final = {-signal.SIGKILL, 128 + signal.SIGKILL}
@@ -89,6 +89,11 @@ class ProcessRuntime:
             output = output_of(_last_word(work / "noetl" / WORD))
             self._processes.remove(work)
         return _with(end, output, rfc3339(self._clock.now())), bytes(printed)
+
+    async def secrets(self, ticket: Ticket) -> Secrets:
+        """A process whose order is gone says nothing any more."""
+        del ticket
+        return ()
 
     async def stop(self, ticket: Ticket) -> None:
         """A job that is watched no longer has ended."""

@@ -6,6 +6,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, TypeVar
 
+import msgspec
+
 from noetl.api.http import NoAnswer
 from noetl.api.problems import Refused
 from noetl.telemetry.redact import Redactor
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
     from noetl.api.callbacks import ContainerCallback, ContainerTaken
     from noetl.api.client import Client
-    from noetl.tools.container.ticket import End, Ticket
+    from noetl.tools.container.ticket import End, Secrets, Ticket
 
     T = TypeVar("T")
     Send = Callable[[Ticket, ContainerCallback], Awaitable[ContainerTaken]]
@@ -26,6 +28,7 @@ MOST_S: Final = 60.0
 _SERVER_SIDE: Final = 500
 _WORTH_IT: Final = frozenset({408, 425, 429})
 _TEXT: Final = "text/plain; charset=utf-8"
+_WITHHELD: Final = "log and output are withheld: nobody knows the secrets in them"
 
 _log = logging.getLogger("noetl.worker")
 
@@ -56,10 +59,21 @@ class Messenger:
         self._redactor = redactor or Redactor()
         self._step_s = step_s
 
-    async def tell(self, ticket: Ticket, end: End, log: bytes) -> ContainerTaken | None:
+    async def tell(
+        self, ticket: Ticket, end: End, log: bytes, secrets: Secrets = ()
+    ) -> ContainerTaken | None:
         """Tell an end for as long as it takes; none when the server will not hear it."""
-        uri = await self._kept(ticket, log) if log else None
-        body = callback(ticket, end, uri)
+        if secrets is None and (log or end.output is not None):
+            reason = _WITHHELD if end.reason is None else f"{end.reason}; {_WITHHELD}"
+            end, log = msgspec.structs.replace(end, reason=reason, output=None), b""
+        redactor, held = self._redactor, secrets or ()
+        redactor.add(*held)
+        try:
+            uri = await self._kept(ticket, log) if log else None
+            reason, output = redactor.redact_value(end.reason), redactor.redact_value(end.output)
+        finally:
+            redactor.release(*held)
+        body = callback(ticket, msgspec.structs.replace(end, reason=reason, output=output), uri)
         return await self._patiently(lambda: self._send(ticket, body), ticket)
 
     async def _kept(self, ticket: Ticket, log: bytes) -> str | None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from noetl.api.client import Client
     from noetl.telemetry.redact import Redactor
     from noetl.tools.container.job import Order
-    from noetl.tools.container.ticket import End
+    from noetl.tools.container.ticket import End, Secrets
 
 MOST: Final = 16
 LOOK_S: Final = 5.0
@@ -49,6 +49,9 @@ class Runtime(Protocol):
 
     async def run(self, ticket: Ticket, order: Order | None) -> tuple[End, bytes]:
         """Start a job, or find the one of an order that is gone; how it ended, and its log."""
+
+    async def secrets(self, ticket: Ticket) -> Secrets:
+        """What a job was given that nobody may see, by what its order left."""
 
     async def stop(self, ticket: Ticket) -> None:
         """End a job that nobody waits for."""
@@ -123,13 +126,15 @@ class Supervisor:
         self.tally[runtime.name, "created"] += 1
         self._begin(runtime, order.ticket, order, (client, redactor), is_limited=is_limited)
 
-    async def adopt(self, runtimes: Mapping[str, Runtime], client: Client) -> int:
+    async def adopt(
+        self, runtimes: Mapping[str, Runtime], client: Client, redactor: Redactor | None = None
+    ) -> int:
         """Go on with what an earlier process of this worker left; how many jobs there were."""
         found = self._records()
         for ticket in found:
             runtime = runtimes.get(ticket.runtime)
             if runtime is not None and ticket.name not in self._jobs:
-                self._begin(runtime, ticket, None, (client, None), is_limited=False)
+                self._begin(runtime, ticket, None, (client, redactor), is_limited=False)
         return len(found)
 
     async def stop(self, name: str) -> None:
@@ -182,9 +187,10 @@ class Supervisor:
     async def _watched(self, job: _Watched, order: Order | None, messenger: Messenger) -> None:
         try:
             with self._around():
+                found = await job.runtime.secrets(job.ticket) if order is None else order.secrets
                 end, log = await job.runtime.run(job.ticket, order)
                 job.is_over = True
-                await messenger.tell(job.ticket, end, log)
+                await messenger.tell(job.ticket, end, log, found)
                 await job.runtime.clear(job.ticket)
             self.tally[job.runtime.name, end.state] += 1
             self._forget(job.ticket)

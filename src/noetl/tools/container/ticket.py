@@ -8,6 +8,8 @@ import msgspec
 
 from noetl.api.callbacks import ContainerCallback, ContainerState
 
+Secrets = tuple[str, ...] | None
+"""Texts that a job was given and nobody may see; none when nobody can say which they are."""
 MOST_LOG_BYTES: Final = 10 << 20
 MOST_MESSAGE_BYTES: Final = 4096
 MOST_REASON: Final = 2000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from noetl.api.client import Client
     from noetl.clock import Clock
     from noetl.dsl.tasks.task import Task
+    from noetl.telemetry.redact import Redactor
     from noetl.tools.base import ToolContext
     from noetl.tools.container.supervise import Runtime
     from noetl.tools.interpreter.process import Processes
@@ -111,12 +112,12 @@ class ContainerTool:
         elif ticket.runtime == "kubernetes" and self._cluster is not None:
             await self._cluster.stop(ticket.namespace, ticket.name)
 
-    async def adopt(self, client: Client) -> int:
+    async def adopt(self, client: Client, redactor: Redactor | None = None) -> int:
         """Go on with jobs that an earlier process of this worker left; how many there were."""
         runtimes: dict[str, Runtime] = {"process": self._process, "kubernetes": self._polling}
         if Podman.program() is not None:
             runtimes["podman"] = self._podman_here()
-        return await self._supervisor.adopt(runtimes, client)
+        return await self._supervisor.adopt(runtimes, client, redactor)
 
     async def close(self) -> None:
         """Watch over nothing any more."""
@@ -138,10 +139,6 @@ class ContainerTool:
     ) -> Order:  # fmt: skip
         runtime = self._runtime(config.runtime)
         timeout_s = DEFAULT_S if ctx.timeout_s is None else ctx.timeout_s
-        given = _encode(dict(ctx.input))
-        if len(given) + sum(map(len, files.values())) > MOST_INPUT:
-            message = f"/input: a container takes at most {MOST_INPUT} bytes; give it a reference"
-            raise ToolError("limit", "input_too_large", message)
         ticket = Ticket(
             name=names.job_name(ctx.step, ctx.execution_id, ctx.idempotency_key, ctx.try_number),
             runtime=runtime,
@@ -154,15 +151,21 @@ class ContainerTool:
             uid=None if runtime == "kubernetes" else random_key(),
             began_at=rfc3339(self._clock.now()),
         )
-        return Order(
+        order = Order(
             ticket=ticket,
             config=config,
-            input=given,
+            input=_encode(dict(ctx.input)),
             env=env_of(config),
             limits=limits_of(config),
             files=files,
             is_secret=lambda text: ctx.redactor.redact(text) != text,
         )
+        order = replace(order, secrets=ctx.redactor.within(order.texts))
+        kept = (order.input, order.secrets_json, *files.values())
+        if sum(map(len, kept)) > MOST_INPUT:
+            message = f"/input: a container takes at most {MOST_INPUT} bytes; give it a reference"
+            raise ToolError("limit", "input_too_large", message)
+        return order
 
     async def _started(self, order: Order, ctx: ToolContext) -> Ticket:
         ticket = order.ticket
@@ -193,10 +196,7 @@ class ContainerTool:
         if ctx.client is None:
             message = "this worker cannot tell the server when a container has ended"
             raise ToolError("internal", "no_client", message)
-        order = Order(
-            ticket=ticket, config=order.config, input=order.input, env=order.env,
-            limits=order.limits, files=order.files, is_secret=order.is_secret,
-        )  # fmt: skip
+        order = replace(order, ticket=ticket)
         await self._supervisor.take(runtime, order, ctx.client, ctx.redactor, is_limited=is_limited)
 
     def _runtime(self, asked: str) -> str:

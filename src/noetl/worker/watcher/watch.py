@@ -16,7 +16,7 @@ from noetl.api.problems import Refused
 from noetl.errors import NoetlError
 from noetl.tools.container import names
 from noetl.tools.container.kubernetes import ApiRefused
-from noetl.tools.container.polling import log_of
+from noetl.tools.container.polling import log_of, secrets_of
 from noetl.tools.container.states import deleted, ended, is_reported, stalled
 from noetl.tools.container.supervise import wanted
 from noetl.tools.container.ticket import End, Ticket
@@ -239,7 +239,8 @@ class Watcher:
         if end.state != "failed_image_pull":
             end = ended(job, pods) or end
         log = await log_of(self._cluster, space, pods)
-        await self._messenger.tell(ticket, end, log)
+        found = await secrets_of(self._cluster, ticket, self._pace.again_s)
+        await self._messenger.tell(ticket, end, log, found)
         self._told[str(ticket.uid)] = end.state
         self.tally["kubernetes", end.state] += 1
         try:
