@@ -5,6 +5,7 @@ import json
 from contextlib import asynccontextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from urllib.request import urlopen
 
 import pytest
 
@@ -22,6 +23,8 @@ from noetl.local.workshop import workshop
 from noetl.server.app import create_server
 from noetl.server.parts import ServerParts
 from noetl.store.memory.store import MemoryStore
+from noetl.tools.http.egress import Egress
+from noetl.tools.objects.store import Stores
 from noetl.worker.app import WorkerParts, create_worker
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: p, path: way/p}\n"
@@ -89,7 +92,7 @@ async def site(folder):
         worker = create_worker(
             WorkerParts(
                 client=Client(wire), tools=tools, clock=clock, ids=Ids(clock, 2),
-                worker_id="w-1", slots=4,
+                worker_id="w-1", slots=4, stores=Stores(Egress(mode="open")),
             )
         )  # fmt: skip
         working = asyncio.create_task(worker.run())
@@ -262,3 +265,34 @@ async def test_the_tables_hold_records_and_no_values(at):
         await at.store.execution_secrets.get(run.execution_id),
     ]
     assert not any(secret in json.dumps(rows, default=str) for secret in (TOKEN, GIVEN))
+
+
+LINK = """workflow:
+- step: start
+  tool: {{kind: s3, auth: store, operation: put, bucket: {bucket}, key: k, data: text}}
+  next: {{arcs: [{{step: link}}]}}
+- step: link
+  tool: {{kind: s3, auth: store, operation: sign, bucket: {bucket}, key: k}}
+"""
+
+
+def fetched(url):
+    with urlopen(url, timeout=10) as answer:  # noqa: S310 - of our own server
+        return answer.read()
+
+
+async def test_a_link_that_a_run_signed_can_be_followed(at, s3_server):
+    await at.put("store", "s3", **s3_server.fields)
+    found = await at.run(LINK.format(bucket=s3_server.bucket()))
+    assert found.error is None
+    assert s3_server.fields["access_key_id"] in found.result["url"]
+    assert await asyncio.to_thread(fetched, found.result["url"]) == b"text"
+
+
+async def test_a_link_that_would_show_a_session_token_is_refused(at, s3_server):
+    token = "session-token/9a4+x"  # noqa: S105 - a canary of these tests
+    await at.put("store", "s3", **s3_server.fields, session_token=token)
+    found = await at.run(LINK.format(bucket=s3_server.bucket()))
+    assert (found.error["kind"], found.error["code"]) == ("auth", "link_shows_secret")
+    assert "session token" in found.error["message"]
+    assert token not in str(found)

@@ -103,7 +103,7 @@ TYPES: dict[str, dict[str, Any]] = {
     "kafka": {"brokers": ["k.example.net:9092"], "sasl_username": "app", "sasl_password": "?"},
     "pubsub": {"endpoint": "https://p.example.net", "token": "?"},
     "snowflake": {"account": "a1", "user": "app", "password": "?", "private_key_passphrase": "?"},
-    "aws": {"access_key_id": "?", "secret_access_key": "?", "session_token": "?"},
+    "aws": {"access_key_id": "AKIACANARY", "secret_access_key": "?", "session_token": "?"},
     "gcp": {
         "project": "p1",
         "service_account": {"client_email": "a@b.example", "private_key": "?"},
@@ -237,7 +237,12 @@ def of_tools(url: str) -> Iterator[Case]:
 def of_far(url: str) -> Iterator[Case]:
     """Tools whose other side refuses them, or is not there."""
     at = {"host": "127.0.0.1", "port": 1, "user": "app", "database": "d", "password": "?"}
-    keys = {"access_key_id": "?", "secret_access_key": "?", "region": "eu-1", "endpoint": url}
+    keys = {
+        "access_key_id": "AKIACANARY",
+        "secret_access_key": "?",
+        "region": "eu-1",
+        "endpoint": url,
+    }
     source = "{kind: postgres, auth: far_transfer, query: 'select 1'}"
     for name, kind, fields, tool in (
         ("far_postgres", "postgres", at, "kind: postgres, command: 'select 1'"),

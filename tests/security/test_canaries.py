@@ -234,7 +234,7 @@ def chosen(traced, echo, s3_server, mcp_server):
             "user": asked.username, "database": asked.path.strip("/"), "password": "?",
         },
         "nats": {"url": stack.nats_url, "user": "app", "password": "?"},
-        "s3": {"access_key_id": "?", "secret_access_key": "?", "region": "us-east-1",
+        "s3": {"access_key_id": "AKIACANARY", "secret_access_key": "?", "region": "us-east-1",
                "endpoint": s3_server.url},
         "bucket": s3_server.bucket(),
         "mcp": {"url": mcp_server.url, "token": "?"},

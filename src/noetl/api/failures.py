@@ -167,6 +167,8 @@ RUNS: Final[dict[str, Reason]] = {
         "Mend what its message names."),
     "lease_exhausted": Reason("The workers of a command were lost too often.",
         "Look after the workers: memory and restarts."),
+    "link_shows_secret": Reason("A signed link would show a secret of its credential.",
+        "Sign with lasting keys: a link of a session holds the token of the session."),
     "loop_source": Reason("What a loop is to run over is no list.",
         "Give `loop.in` a list, a map, a number or a cursor."),
     "mcp_error": Reason("The MCP server answered with an error.",

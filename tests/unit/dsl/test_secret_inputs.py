@@ -85,9 +85,12 @@ def test_the_handle_of_a_secret_is_the_last_part_of_its_name(name, handle):
         ({"service_account": {"client_email": "a@b", "private_key": "k-1"}}, ["k-1"]),
         ({"service_account": '{"client_email": "a@b", "private_key": "k-1"}'}, ["k-1"]),
         ({"headers": {"X-Key": "k-1"}, "ssl": True, "n": None, "pin": 4711}, ["k-1", "4711"]),
+        ({"aws_access_key_id": "AKIA1", "secret_key": "k-1", "session_token": "t-1"},
+         ["k-1", "t-1"]),
+        ({"headers": {"access_key": "k-1"}}, ["k-1"]),
         ({"value": "{no json"}, ["{no json"]),
     ],
-)
+)  # fmt: skip
 def test_what_of_a_credential_is_secret(fields, secrets):
     assert list(secrets_in(fields)) == secrets
 

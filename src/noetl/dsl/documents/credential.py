@@ -228,8 +228,10 @@ PLAIN = frozenset({
     "protocol", "sasl_mechanism", "sasl_username", "client_id", "token_url", "scopes", "audience",
     "grant_type", "token_type", "expires_in", "expires_at", "issued_at", "version",
     "client_email", "auth_uri", "token_uri", "auth_provider_x509_cert_url",
-    "client_x509_cert_url", "universe_domain",
+    "client_x509_cert_url", "universe_domain", "access_key_id",
 })  # fmt: skip
+_UNCLEAR = frozenset({"access_key"})
+"""Names of a plain field that others give a secret."""
 _USERINFO = re.compile(r"[a-zA-Z][\w+.-]*://([^/@\s]*)@")
 
 
@@ -239,7 +241,7 @@ def plain_names() -> frozenset[str]:
     found = set(PLAIN)
     for cls in TYPES.values():
         for name, (_, field) in Fields.of(cls).by_name.items():
-            if field.name in PLAIN:
+            if field.name in PLAIN and name not in _UNCLEAR:
                 found.add(name)
     return frozenset(found)
 

@@ -102,7 +102,10 @@ _OBJECTS: Final = About(
         "expires": "of `sign`: for how many seconds it is good",
     },
     errors=("auth", "connection", *_STORE, *_STORED),
-    limits=("10,000 keys a list; parts of 8 MiB.",),
+    limits=(
+        "10,000 keys a list; parts of 8 MiB.",
+        "`sign` takes lasting keys: a link of a session would show its token, and is refused.",
+    ),
     extra="s3",
 )
 ABOUT: Final[Mapping[str, About]] = {

@@ -194,6 +194,12 @@ class _Asked:
         seconds = int(self.config.expires)
         with failing(self.uri):
             url = await obstore.sign_async(self.store, "GET", self.key, timedelta(seconds=seconds))
+        if self.ctx.redactor.redact(url) != url:
+            message = (
+                "/auth: the link would show a secret of the credential, such as its session token, "
+                "or a key id under another name than `access_key_id`"
+            )
+            raise ToolError("auth", "link_shows_secret", message)
         return {"uri": self.uri, "url": url, "expires": seconds}
 
 
