@@ -15,6 +15,7 @@ import pytest
 
 from noetl.blobs.memory import MemoryBlobs
 from noetl.blobs.refs import key_of
+from noetl.telemetry.redact import Redactor
 from noetl.tools.base import ToolContext, ToolError, run_tool
 from noetl.tools.duckdb.children import Child
 from noetl.tools.duckdb.tool import DuckdbTool
@@ -29,9 +30,10 @@ class Stage:
         self.root = root
         self.tool = DuckdbTool((root,))
 
-    async def sql(self, command=None, *, within=20, blobs=None, **config):
+    async def sql(self, command=None, *, within=20, blobs=None, secrets=(), **config):
         ctx = ToolContext(
             execution_id="7", step="s", command_id="c", idempotency_key="k", blobs=blobs,
+            redactor=Redactor(secrets),
             deadline=asyncio.get_running_loop().time() + within,
         )  # fmt: skip
         text = {} if command is None else {"command": command}
@@ -219,6 +221,38 @@ async def test_a_statement_within_its_memory(at):
 async def test_too_many_rows_are_refused_without_blobs(at):
     assert (await at.sql("from range(3)", max_rows=2)).error["code"] == "row_limit"
     assert (await at.sql("from range(9999)", max_bytes=1000)).error["code"] == "output_limit"
+
+
+SECRET = "duck-Canary-6621"  # noqa: S105 - looked for where it must not be
+ROWS = """select range::integer as n, case when range = 50 then 'it is ' || $it end as said,
+    [{'in': 'pin', 'at': 7}, {'in': case when range = 60 then $it end, 'at': 8}] as deep,
+    map {'k': if(range = 70, 'p1n', 'pin')} as named from range(100)"""
+
+
+@pytest.mark.parametrize("more", [{"max_rows": 10}, {"export": {"to": "blob"}}])
+async def test_rows_in_a_file_hold_no_secret(at, more):
+    blobs = MemoryBlobs()
+    more |= {"params": {"it": SECRET}}
+    outcome = await at.sql(ROWS, blobs=blobs, secrets=(SECRET, "p1n"), **more)
+    found = pq.read_table(BytesIO(await blobs.get(key_of(outcome.ref)))).to_pylist()
+    assert found == [
+        {
+            "n": n,
+            "said": "it is ***" if n == 50 else None,
+            "deep": [{"in": "pin", "at": 7}, {"in": "***" if n == 60 else None, "at": 8}],
+            "named": [("k", "***" if n == 70 else "pin")],
+        }
+        for n in range(100)
+    ]
+
+
+async def test_text_that_is_exported_holds_no_secret(at):
+    blobs = MemoryBlobs()
+    outcome = await at.sql(
+        f"select '{SECRET}' as said", blobs=blobs, secrets=(SECRET,),
+        export={"to": "blob", "format": "csv"},
+    )  # fmt: skip
+    assert await blobs.get(key_of(outcome.ref)) == b"said\n***\n"
 
 
 @pytest.mark.parametrize("limit", [{"max_rows": 10}, {"max_bytes": 1000}])

@@ -221,9 +221,12 @@ def of_tools(url: str) -> Iterator[Case]:
         "basic": {"username": "app", "password": "?"},
         "api_key": {"key": "?"},
     }.items():
-        for word, ends in (("ok", "COMPLETED"), ("broken", "FAILED")):
+        for word, ends, spec in (
+            ("ok", "COMPLETED", ""),
+            ("broken", "FAILED", ", spec: {retry: {attempts: 2, delay: 0.05}}"),
+            ("blob", "COMPLETED", ", response_type: blob"),
+        ):
             name = f"http_{kind}_{word}"
-            spec = ", spec: {retry: {attempts: 2, delay: 0.05}}" if word == "broken" else ""
             yield Case(
                 name=name,
                 ends=ends,

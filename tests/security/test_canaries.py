@@ -143,7 +143,8 @@ class Play:
         for file in self.stack.folder.rglob("*"):
             if file.is_file():
                 with suppress(OSError):
-                    self.sinks[f"file {file.name}"] = file.read_bytes().decode("latin-1")
+                    name = file.relative_to(self.stack.folder)
+                    self.sinks[f"file {name}"] = file.read_bytes().decode("latin-1")
         for name, said in self.stack.said.items():
             self.sinks[f"log of {name}"] = said
         first = next(iter(self.runs))
@@ -177,12 +178,13 @@ def descendants(roots):
 
 
 async def dumped(url):
-    """Every value of every table, each as text: a row as a whole would spell it otherwise."""
+    """Every value of every table, each as it is: a row as a whole would spell it otherwise."""
     link = await asyncpg.connect(url)
     try:
         places = await link.fetch(
             "select format('%I.%I', table_schema, table_name) as name,"
-            " string_agg(format('%I::text', column_name), ', ') as columns"
+            " string_agg(format(case data_type when 'bytea' then '%I' else '%I::text' end,"
+            " column_name), ', ') as columns"
             " from information_schema.columns join pg_tables"
             " on (schemaname, tablename) = (table_schema, table_name)"
             " where table_schema not in ('pg_catalog', 'information_schema') group by 1"
@@ -190,7 +192,9 @@ async def dumped(url):
         parts = []
         for place in places:
             words = f"select {place['columns']} from {place['name']}"  # noqa: S608 - names of columns
-            parts += [str(value) for row in await link.fetch(words) for value in row.values()]
+            for row in await link.fetch(words):
+                parts += [value.decode("latin-1") if isinstance(value, bytes) else str(value)
+                          for value in row.values()]  # fmt: skip
         return "\n".join(parts)
     finally:
         await link.close()

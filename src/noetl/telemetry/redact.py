@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from noetl.telemetry.cover import Cover
 from noetl.telemetry.fingerprints import Fingerprints
 from noetl.telemetry.forms import MASK, SHORT, forms_of
 
@@ -109,6 +110,12 @@ class Redactor:
             if literal in text:
                 text = pattern.sub(mask, text)
         return text if self._seen is None else self._seen.masked(text)
+
+    def cover(self) -> Cover | None:
+        """What finds secrets in bytes: those that are known by their texts; none without any."""
+        if not self._raw:
+            return None
+        return Cover(self._forms, [secret for secret in self._raw if len(secret) < SHORT])
 
     def within(self, text: str) -> tuple[str, ...]:
         """The secrets that a text holds, for who has to cover them elsewhere."""

@@ -24,6 +24,7 @@ from noetl.tools.stored import (
     UNKNOWN,
     about,
     blobs_of,
+    covered_bytes,
     key_for,
     payload,
     put_bytes,
@@ -123,7 +124,9 @@ class Runs:
         raw, media_type = payload(given)
         if not uri:  # named by its content: a repeated put is the same object
             stored = await put_bytes(raw, media_type, self._ctx)
-            return _about(stored["ref"], raw, stored["content_type"])
+            size, digest = stored["bytes"], stored["sha256"]
+            return described(stored["ref"], size, digest, stored["content_type"])
+        raw = await asyncio.to_thread(covered_bytes, raw, media_type, self._ctx)
         await self._blobs.put(self._own(uri), raw, media_type=media_type)
         return _about(uri, raw, media_type)
 

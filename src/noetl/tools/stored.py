@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import codecs
 import hashlib
+import re
 import tempfile
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -18,16 +20,24 @@ from noetl.blobs.refs import key_of, ref_of
 from noetl.tools.base import ToolError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping
     from pathlib import Path
     from types import TracebackType
     from typing import IO
 
     from noetl.blobs.base import Blobs, Stat
+    from noetl.telemetry.cover import Cover
     from noetl.tools.base import ToolContext
 
 CHUNK: Final = 1 << 20
 UNKNOWN: Final = "application/octet-stream"
+_TEXTUAL: Final = frozenset({
+    "json", "ndjson", "jsonl", "jsonlines", "xml", "csv", "yaml", "javascript", "urlencoded",
+    "graphql",
+})  # fmt: skip
+"""Parts of the names of types that are texts."""
+_NAMELESS: Final = frozenset({UNKNOWN, "binary/octet-stream"})
+_HEAD_BYTES: Final = 64 * 1024
 _MOST_MEDIA: Final = 100
 _ID_LENGTH: Final = 32
 
@@ -82,29 +92,83 @@ async def stream(
 
 async def put_bytes(data: bytes, media_type: str, ctx: ToolContext) -> dict[str, Any]:
     """Store bytes under a name that they give themselves."""
-    about = (hashlib.sha256(data).hexdigest(), len(data), media_type)
-    return await _put(BytesIO(data), about, ctx)
+    return await _put(BytesIO(data), None, media_type, ctx)
 
 
 async def put_file(path: Path, media_type: str, ctx: ToolContext) -> dict[str, Any]:
     """Store a file under a name that its content gives."""
     with path.open("rb") as file:
-        digest, size = await asyncio.to_thread(_measured, file)
-        return await _put(file, (digest, size, media_type), ctx)
+        return await _put(file, None, media_type, ctx)
+
+
+def covered_bytes(data: bytes, media_type: str, ctx: ToolContext) -> bytes:
+    """Bytes as they may be stored: text without secrets."""
+    clean = _covered(BytesIO(data), media_type, ctx.redactor.cover())
+    if clean is None:
+        return data
+    with clean:
+        return clean.read()
 
 
 def _measured(file: IO[bytes]) -> tuple[str, int]:
     digest, size = hashlib.sha256(), 0
-    while chunk := file.read(CHUNK):
+    for chunk in _pieces(file):
         digest.update(chunk)
         size += len(chunk)
     return digest.hexdigest(), size
 
 
-async def _put(file: IO[bytes], about: tuple[str, int, str], ctx: ToolContext) -> dict[str, Any]:
-    digest, size, given = about
+def _pieces(file: IO[bytes]) -> Iterator[bytes]:
+    file.seek(0)
+    while chunk := file.read(CHUNK):
+        yield chunk
+
+
+def _covered(file: IO[bytes], media_type: str, cover: Cover | None) -> IO[bytes] | None:
+    """A copy of text without its secrets; none when there are none, or it is no text."""
+    if cover is None or not _is_textual(file, media_type) or not cover.is_in(_pieces(file)):
+        return None
+    copy = tempfile.TemporaryFile(prefix="noetl-")  # noqa: SIM115 - closed by who asked
+    for piece in cover.covered(_pieces(file)):
+        copy.write(piece)
+    copy.seek(0)
+    return copy
+
+
+def _is_textual(file: IO[bytes], media_type: str) -> bool:
+    """Whether secrets are looked for; bytes that nobody calls anything are judged by their head."""
+    media = media_type.partition(";")[0].strip().lower()
+    if media not in _NAMELESS:
+        return is_text(media)
+    file.seek(0)
+    head = file.read(_HEAD_BYTES)
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in head
+
+
+async def _put(
+    file: IO[bytes], known: tuple[str, int] | None, given: str, ctx: ToolContext
+) -> dict[str, Any]:
+    """Store a file, without secrets if it is text; its digest and size may be known."""
     is_plain = given.isascii() and given.isprintable() and 0 < len(given) <= _MOST_MEDIA
     media_type = given if is_plain else UNKNOWN
+    clean = await asyncio.to_thread(_covered, file, media_type, ctx.redactor.cover())
+    if clean is not None:
+        ctx.redactor.covered["result"] += 1
+        with clean:
+            return await _put_as_it_is(clean, None, media_type, ctx)
+    return await _put_as_it_is(file, known, media_type, ctx)
+
+
+async def _put_as_it_is(
+    file: IO[bytes], known: tuple[str, int] | None, media_type: str, ctx: ToolContext
+) -> dict[str, Any]:
+    if known is None:
+        known = await asyncio.to_thread(_measured, file)
+    digest, size = known
     ref = ref_of(ctx.execution_id, ctx.step, digest[:_ID_LENGTH])
     file.seek(0)
     await blobs_of(ctx).put_stream(key_of(ref), chunks_of(file), media_type=media_type)
@@ -146,6 +210,11 @@ def shown(raw: bytes, media_type: str) -> Any:  # noqa: ANN401 - any value
         except msgspec.DecodeError as fault:
             raise ToolError("parse", "invalid_json", f"the artifact is no JSON: {fault}") from None
     return text_or_base64(raw)
+
+
+def is_text(media: str) -> bool:
+    """Whether a type in lower case is one of texts."""
+    return media.startswith("text/") or not _TEXTUAL.isdisjoint(re.split(r"[/.+-]", media))
 
 
 def text_or_base64(raw: bytes) -> str:
@@ -203,8 +272,8 @@ class Spool:
     async def store(self, media_type: str) -> dict[str, Any]:
         """Store what was written; where it lies, and what it is."""
         await self._flush()
-        about = (self._digest.hexdigest(), self._size, media_type)
-        return await _put(self._file, about, self._ctx)
+        known = (self._digest.hexdigest(), self._size)
+        return await _put(self._file, known, media_type, self._ctx)
 
     async def _flush(self) -> None:
         ahead, self._ahead = bytes(self._ahead), bytearray()

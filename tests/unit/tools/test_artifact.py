@@ -10,6 +10,7 @@ import pytest
 
 from noetl.blobs.memory import MemoryBlobs
 from noetl.blobs.refs import key_of, ref_of
+from noetl.telemetry.redact import Redactor
 from noetl.tools.artifact import ArtifactTool, ResultFetchTool
 from noetl.tools.base import ToolContext, run_tool
 
@@ -21,6 +22,7 @@ class Stage:
     def __init__(self, root, blobs):
         self.root = root
         self.blobs = blobs
+        self.secrets = ()
 
     def artifact(self, action, **given):
         return self._run(ArtifactTool((self.root,)), given, action=action)
@@ -34,7 +36,7 @@ class Stage:
     def _run(self, tool, given, **config):
         ctx = ToolContext(
             execution_id="7", step="s", command_id="c", idempotency_key="k", input=given,
-            blobs=self.blobs,
+            blobs=self.blobs, redactor=Redactor(self.secrets),
         )  # fmt: skip
         return asyncio.run(run_tool(tool, {"kind": tool.kind, **config}, ctx))
 
@@ -222,3 +224,18 @@ def test_a_result_that_is_gone_or_no_json_is_told(at):
     at.put(OWN, b"PAR1", "application/vnd.apache.parquet")
     assert at.fetch(OWN).error["kind"] == "parse"
     assert at.fetch("odd").error["code"] == "invalid_config"
+
+
+@pytest.mark.parametrize("uri", [{}, {"uri": OWN}])
+def test_a_value_of_a_run_holds_no_secret(at, uri):
+    at.secrets = ("artifact-Canary-5510",)
+    told = at.artifact("put", data={"said": "artifact-Canary-5510"}, **uri).data
+    found = asyncio.run(at.blobs.get(key_of(told["uri"])))
+    assert found == b'{"said":"***"}'
+    assert (told["size_bytes"], told["sha256"]) == (len(found), sha(found))
+
+
+def test_a_file_is_written_as_it_is(at):
+    at.secrets = ("artifact-Canary-5510",)
+    at.artifact("put", uri=(at.root / "f.txt").as_uri(), data="artifact-Canary-5510")
+    assert (at.root / "f.txt").read_text() == "artifact-Canary-5510"

@@ -212,7 +212,7 @@ async def _spilled(data: dict[str, Any], scratch: Path, ctx: ToolContext) -> str
         if path is None:
             continue
         if path not in moved:
-            moved[path] = await put_file(inside(path, (scratch,)), MEDIA["parquet"], ctx)
+            moved[path] = await _stored(inside(path, (scratch,)), "parquet", ctx)
         part["ref"], part["bytes"] = moved[path]["ref"], moved[path]["bytes"]
     ref: str | None = data.get("ref")
     return ref
@@ -227,8 +227,18 @@ async def _exported(
     if export.uri is not None:
         await sent(target, export.uri, grants.store_for(export.uri), ctx)
         return {"format": export.format, "to": export.uri, "bytes": size}, None
-    stored = await put_file(target, MEDIA[export.format], ctx)
+    stored = await _stored(target, export.format, ctx)
     return {"format": export.format, "to": "blob", **stored}, stored["ref"]
+
+
+async def _stored(path: Path, form: str, ctx: ToolContext) -> dict[str, Any]:
+    """Store what the child wrote, without secrets in its texts."""
+    clean = None
+    if form == "parquet" and ctx.redactor.cover() is not None:
+        from noetl.tools.tabular.texts import cleaned  # noqa: PLC0415 - few results need it
+
+        clean = await asyncio.to_thread(cleaned, path, ctx.redactor)
+    return await put_file(clean or path, MEDIA[form], ctx)
 
 
 async def _texts(config: Duckdb, ctx: ToolContext) -> list[str]:

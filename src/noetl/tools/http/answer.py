@@ -11,7 +11,7 @@ import msgspec
 
 from noetl.tools.base import ToolError
 from noetl.tools.http.encodings import decoded
-from noetl.tools.stored import Spool
+from noetl.tools.stored import Spool, is_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 ERROR_BYTES: Final = 65_536
 BLOB_BYTES: Final = 5 << 30
 """The largest blob there may be."""
-_TEXTUAL: Final = ("xml", "javascript", "x-www-form-urlencoded", "yaml", "graphql", "csv")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +107,7 @@ def value_of(raw: bytes, headers: Mapping[str, str], response_type: str) -> Any:
         return base64.b64encode(raw).decode("ascii")
     if response_type == "json" or (response_type == "auto" and _is_json(media)):
         return _json(raw) if raw.strip() else None
-    if response_type == "text" or _is_text(media):
+    if response_type == "text" or is_text(media):
         return _text(raw, charset)
     try:
         return raw.decode("utf-8")
@@ -137,10 +136,6 @@ def media_type(headers: Mapping[str, str]) -> tuple[str, str]:
 
 def _is_json(media: str) -> bool:
     return media.endswith(("/json", "+json"))
-
-
-def _is_text(media: str) -> bool:
-    return media.startswith("text/") or any(word in media for word in _TEXTUAL)
 
 
 def _text(raw: bytes, charset: str) -> str:

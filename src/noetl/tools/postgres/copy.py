@@ -144,7 +144,7 @@ def _wrong(message: str) -> ToolError:
 
 async def _out(stream: AsyncCopy, copy: Copy, ctx: ToolContext) -> dict[str, Any]:
     media_type = MEDIA[copy.format]
-    pieces = _pieces(stream, copy, ctx)
+    pieces = _pieces(stream)
     first, second = await anext(pieces, b""), await anext(pieces, b"")
     if copy.format != "binary" and len(first) <= INLINE_BYTES and not second:
         return {"bytes": len(first), "content_type": media_type, "data": first.decode()}
@@ -155,19 +155,14 @@ async def _out(stream: AsyncCopy, copy: Copy, ctx: ToolContext) -> dict[str, Any
         return await spool.store(media_type)
 
 
-async def _pieces(stream: AsyncCopy, copy: Copy, ctx: ToolContext) -> AsyncIterator[bytes]:
-    """Whole rows, many at a time; no secret passes."""
+async def _pieces(stream: AsyncCopy) -> AsyncIterator[bytes]:
+    """Whole rows, many at a time."""
     rows, size = [], 0
     async for row in stream:
         rows.append(bytes(row))
         size += len(row)
         if size > INLINE_BYTES:
-            yield _clean(rows, copy, ctx)
+            yield b"".join(rows)
             rows, size = [], 0
     if rows:
-        yield _clean(rows, copy, ctx)
-
-
-def _clean(rows: list[bytes], copy: Copy, ctx: ToolContext) -> bytes:
-    whole = b"".join(rows)
-    return whole if copy.format == "binary" else ctx.redactor.redact(whole.decode()).encode()
+        yield b"".join(rows)
