@@ -20,6 +20,7 @@ HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{name: {name}, path:
 # Steps that say what they were given: as a result, in the log, in an error, after a retry.
 TELLING = """
 import sys
+progress(0.5, f"half of {secret}")
 print(secret)
 print("stderr", secret, file=sys.stderr)
 result = {"said": secret, secret: [secret], "long": ["x" * 100, secret] * 800}
@@ -34,10 +35,6 @@ print("slow", secret, flush=True)
 subprocess.run(["sleep", "1"])
 time.sleep(30)
 """
-LAST_WORD = (
-    'import json, os; it = json.dumps({"it": os.environ["IT"]}); '
-    'open(os.environ["NOETL_TERMINATION_LOG"], "w").write(it)'
-)
 
 
 def canary(name: str) -> str:
@@ -93,21 +90,33 @@ def python(name: str, code: str, value: str, more: str = "") -> str:
 
 
 # One secret in each field of each type that is one.
+_AWS = {"access_key_id": "AKIACANARY", "secret_access_key": "?", "session_token": "?"}
+_GCP = {"project": "p1", "service_account": {"client_email": "a@b.example", "private_key": "?"}}
 TYPES: dict[str, dict[str, Any]] = {
-    "postgres": {"host": "db.example.net", "user": "app", "password": "?"},
+    "postgres": {"host": "db.example.net", "user": "app", "password": "?", "ca": "?"},
     "bearer": {"token": "?"},
     "api_key": {"key": "?"},
     "basic": {"username": "app", "password": "?"},
-    "tls": {"cert": "-", "key": "?", "passphrase": "?"},
+    "tls": {"cert": "?", "key": "?", "passphrase": "?", "ca": "?"},
+    "oauth2": {"client_id": "app", "client_secret": "?", "refresh_token": "?", "password": "?"},
     "nats": {"url": "nats://broker.example.net:4222", "password": "?", "token": "?"},
     "kafka": {"brokers": ["k.example.net:9092"], "sasl_username": "app", "sasl_password": "?"},
-    "pubsub": {"endpoint": "https://p.example.net", "token": "?"},
-    "snowflake": {"account": "a1", "user": "app", "password": "?", "private_key_passphrase": "?"},
-    "aws": {"access_key_id": "AKIACANARY", "secret_access_key": "?", "session_token": "?"},
-    "gcp": {
-        "project": "p1",
-        "service_account": {"client_email": "a@b.example", "private_key": "?"},
+    "pubsub": {
+        "endpoint": "https://p.example.net",
+        "token": "?",
+        "service_account": {"private_key": "?"},
     },
+    "snowflake": {
+        "account": "a1",
+        "user": "app",
+        "password": "?",
+        "private_key": "?",
+        "private_key_passphrase": "?",
+    },
+    "aws": _AWS,
+    "s3": _AWS,
+    "gcp": _GCP,
+    "gcs": _GCP,
     "mcp": {"url": "https://m.example.net", "token": "?", "headers": {"X-Key": "?"}},
     "secret": {"value": "?"},
 }
@@ -129,12 +138,17 @@ def filled(value: Any, name: str) -> Any:
     return canary(name) if value == "?" else value
 
 
-def of_types() -> Iterator[Case]:
-    """A credential of each type, read through the keychain and told by code."""
-    for kind, fields in TYPES.items():
+def of_types(url: str) -> Iterator[Case]:
+    """A credential of each type, read through the keychain and told by code.
+
+    The client of `oauth2` never leaves the server, which asks for a token and is refused.
+    """
+    for kind, plain in TYPES.items():
         name = f"type_{kind}"
+        fields = {**plain, "token_url": f"{url}/refused"} if kind == "oauth2" else plain
         yield Case(
             name=name,
+            ends="FAILED" if kind == "oauth2" else "COMPLETED",
             above=f"keychain: [{{name: own, kind: credential, credential: {name}}}]\n",
             steps=python("start", TELLING.replace("secret: [secret], ", ""), "{{ keychain.own }}"),
             credentials={name: (kind, filled(fields, name))},
@@ -252,6 +266,8 @@ def of_far(url: str) -> Iterator[Case]:
         ("far_nats", "nats", {"url": "nats://127.0.0.1:1", "user": "app", "password": "?"},
          "kind: nats, operation: kv_get, bucket: b, key: k"),
         ("far_s3", "aws", keys, "kind: s3, operation: get, bucket: b, key: k"),
+        ("far_subscription", "nats", {"url": "nats://127.0.0.1:1", "user": "app", "password": "?"},
+         "kind: subscription, source: nats, stream: S, consumer: c"),
         ("far_mcp", "mcp", {"url": f"{url}/broken", "token": "?"},
          f"kind: mcp, endpoint: '{url}/broken', method: tools/list"),
         ("far_transfer", "postgres", at,
@@ -264,58 +280,6 @@ def of_far(url: str) -> Iterator[Case]:
             steps=f"- step: start\n  tool: {{{tool}{auth}, timeout: 20}}\n",
             credentials={name: (kind, filled(fields, name))},
             secrets=tuple(secret for _, secret in planted(fields, name)),
-        )
-
-
-def of_near(near: dict[str, Any]) -> Iterator[Case]:
-    """Tools whose other side is there; `near` says where. NATS refuses another password."""
-    table = "{kind: sqlite, path: n.db, table: t, create: true}"
-    source = "{kind: postgres, auth: near_transfer, query: 'select 1 as one'}"
-    for name, kind, fields, tool, ends in (
-        ("near_postgres", "postgres", near["postgres"], "kind: postgres, command: 'select 1'", ""),
-        ("near_postgres_failed", "postgres", near["postgres"],
-         "kind: postgres, command: 'select 1 / 0'", "FAILED"),
-        ("near_transfer", "postgres", near["postgres"],
-         f"kind: transfer, source: {source}, target: {table}", ""),
-        ("near_nats", "nats", near["nats"],
-         "kind: nats, operation: request, subject: $SYS.REQ.USER.INFO", "FAILED"),
-        ("near_s3", "aws", near["s3"],
-         f"kind: s3, operation: put, bucket: {near['bucket']}, key: k, data: text", ""),
-        ("near_mcp", "mcp", near["mcp"],
-         f"kind: mcp, endpoint: '{near['mcp']['url']}', method: tools/list", ""),
-    ):  # fmt: skip
-        auth = "" if "transfer" in name else f", auth: {name}"
-        own = {**fields, "user": name} if kind == "postgres" else fields
-        yield Case(
-            name=name,
-            ends=ends or "COMPLETED",
-            steps=f"- step: start\n  tool: {{{tool}{auth}, timeout: 20}}\n",
-            credentials={name: (kind, filled(own, name))},
-            secrets=tuple(secret for _, secret in planted(own, name)),
-        )
-    said = '"{{ workload.it }}"'
-    job = f"kind: container, image: none, runtime: process, timeout: 20, env: {{IT: {said}}}"
-    for name, (tool, ends) in {
-        "near_container": (f"{job}, command: [sh, -c, 'echo $IT; echo $IT >&2']", "COMPLETED"),
-        "near_container_failed": (f"{job}, command: [sh, -c, 'echo $IT >&2; exit 3']", "FAILED"),
-        "near_container_word": (f"{job}, command: [python3, -c, '{LAST_WORD}']", "COMPLETED"),
-        "near_script": (
-            f"kind: script, interpreter: bash, script: 'echo $1', args: [{said}]",
-            "COMPLETED",
-        ),
-        "near_agent": (
-            f"kind: agent, framework: custom, entrypoint: 'string:capwords', payload: {said}",
-            "COMPLETED",
-        ),
-    }.items():
-        yield Case(
-            name=name,
-            above="inputs: {it: {type: string, secret: true}}\n",
-            ends=ends,
-            steps=f"- step: start\n  tool: {{{tool}}}\n",
-            payload={"it": canary(name)},
-            secrets=(canary(name),),
-            is_given=True,
         )
 
 
@@ -344,17 +308,43 @@ def of_children() -> Iterator[Case]:
     )
 
 
-def cases(url: str, near: dict[str, Any] | None = None) -> list[Case]:
-    """Every case; one that others call stands before them."""
+def of_places() -> Iterator[Case]:
+    """Kinds that keep what they are given, or hand it to the engine."""
+    above = "inputs: {it: {type: string, secret: true}}\n"
+    said = '"{{ workload.it }}"'
+    fetch = '- step: next\n  tool: {kind: result_fetch, ref: "{{ start.uri }}"}\n'
+    many = f"[{{path: canary/input_done, input: {{it: {said}}}}}]"
+    lake = "catalog: l.ducklake, data_path: 'file://lake', timeout: 60"
+    wrong = "select missing('{{ workload.it }}')"
+    for name, tool, ends, more in (
+        ("artifact", f"kind: artifact, action: put, input: {{data: {{it: {said}}}}}", "COMPLETED",
+         f"  next: {{arcs: [{{step: next}}]}}\n{fetch}"),
+        ("noop", f"kind: noop, result: {said}", "COMPLETED", ""),
+        ("wait", f"kind: wait, seconds: 0.01, input: {{it: {said}}}", "COMPLETED", ""),
+        ("playbooks", f"kind: playbooks, items: {many}", "COMPLETED", ""),
+        ("ducklake", f'kind: ducklake, {lake}, command: "{wrong}"', "FAILED", ""),
+    ):  # fmt: skip
+        yield Case(
+            name=name,
+            above=above,
+            ends=ends,
+            steps=f"- step: start\n  tool: {{{tool}}}\n{more}",
+            payload={"it": canary(name)},
+            secrets=(canary(name),),
+        )
+
+
+def cases(url: str) -> list[Case]:
+    """Every case that needs nobody else; one that others call stands before them."""
     return [
         *of_inputs(),
-        *of_types(),
+        *of_types(url),
         *of_keychain(),
         *of_tools(url),
         *of_far(url),
-        *(of_near(near) if near is not None else ()),
         *of_names(),
         *of_children(),
+        *of_places(),
     ]
 
 

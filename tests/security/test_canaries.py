@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from urllib.parse import parse_qsl, urlsplit
+from urllib.request import Request, urlopen
 
 import asyncpg
 import pytest
@@ -21,12 +22,18 @@ from noetl.api.credentials import CredentialPut
 from noetl.api.executions import Execute
 from noetl.api.sockets import SocketTransport
 from noetl.clock import SystemClock
+from noetl.dsl.documents.credential import PLAIN
+from noetl.dsl.documents.credential import TYPES as PRODUCT_TYPES
+from noetl.dsl.parse import read
+from noetl.dsl.playbook.document import KeychainEntry, Playbook
+from noetl.dsl.shape import Fields
 from noetl.ids import Ids
 from noetl.local.workshop import workshop
 from noetl.telemetry.redact import Redactor
 from noetl.telemetry.traces.collector import Collector
 from noetl.worker.app import WorkerParts, create_worker
-from tests.security.canaries import canary, cases, forms, hits
+from tests.security.canaries import TYPES, canary, cases, forms, hits
+from tests.security.neighbours import Neighbours, of_issuers, of_near, of_warehouse
 from tests.servers.nats import NatsServer
 from tests.servers.stack import FullStack
 
@@ -36,15 +43,18 @@ KEY = b64encode(b"the key of keys of these tests!!").decode()
 
 
 class Echo(BaseHTTPRequestHandler):
-    """Answers with the headers that it heard."""
+    """Answers with what it heard."""
 
     def do_GET(self):
-        body = json.dumps(dict(self.headers)).encode()
-        self.send_response(503 if self.path == "/broken" else 200)
+        heard = self.rfile.read(int(self.headers.get("content-length") or 0)).decode()
+        body = json.dumps({**self.headers, "body": heard}).encode()
+        self.send_response({"/broken": 503, "/refused": 401}.get(self.path, 200))
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    do_POST = do_GET  # noqa: N815 - the name of http.server
 
     def log_message(self, *_):
         """Nothing is said."""
@@ -85,6 +95,7 @@ def traced(postgres_server, tmp_path_factory):
         stack = FullStack(
             postgres_server.url_of(name), nats.url, folder, NOETL_LOG_LEVEL="debug",
             OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, NOETL_ENCRYPTION_KEY=KEY,
+            NOETL_HTTP_ALLOW="127.0.0.1",
         )  # fmt: skip
         ending.callback(stack.stop)
         yield stack, collector
@@ -151,6 +162,15 @@ class Play:
         for words in (("get", first), ("events", first), ("logs", first), ("list",)):
             self.sinks[f"noetl executions {words[0]}"] = told(self.stack, "executions", *words)
         self.sinks["noetl credentials list"] = told(self.stack, "credentials", "list")
+        for name, url in self.stack.metrics.items():
+            self.sinks[f"metrics of {name}"] = scraped(url, self.stack.token)
+
+
+def scraped(url, token):
+    """What a process tells of itself in numbers."""
+    request = Request(url, headers={"authorization": f"Bearer {token}"})  # noqa: S310 - our own
+    with urlopen(request, timeout=10) as answer:  # noqa: S310 - as above
+        return answer.read().decode()
 
 
 def outside(pid):
@@ -227,12 +247,19 @@ async def welcomed(url, found):
 
 
 @pytest.fixture(scope="module")
-def chosen(traced, echo, s3_server, mcp_server):
-    """Every case, with those whose other side is there."""
+def there():
+    made = Neighbours()
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def near(traced, s3_server, gcs_server, mcp_server):
+    """Where the other sides of some tools are, and as whom they are reached."""
     stack, _ = traced
     asked = urlsplit(stack.database_url)
     more = dict(parse_qsl(asked.query))
-    near = {
+    return {
         "postgres": {
             "host": more.get("host") or asked.hostname, "port": more.get("port") or asked.port,
             "user": asked.username, "database": asked.path.strip("/"), "password": "?",
@@ -241,9 +268,17 @@ def chosen(traced, echo, s3_server, mcp_server):
         "s3": {"access_key_id": "AKIACANARY", "secret_access_key": "?", "region": "us-east-1",
                "endpoint": s3_server.url},
         "bucket": s3_server.bucket(),
+        "gcs": {"service_account": {**gcs_server.fields["service_account"], "private_key_id": "?"}},
+        "gcs_bucket": gcs_server.bucket(),
         "mcp": {"url": mcp_server.url, "token": "?"},
     }  # fmt: skip
-    found = cases(echo, near)
+
+
+@pytest.fixture(scope="module")
+def chosen(traced, echo, near, there):
+    """Every case, with those whose other side is there."""
+    stack, _ = traced
+    found = [*cases(echo), *of_near(near), *of_issuers(there), *of_warehouse(there)]
     asyncio.run(welcomed(stack.database_url, found))
     return found
 
@@ -263,15 +298,39 @@ def test_every_case_ended_as_it_should(played, chosen):
     assert played.ends == {case.name: case.ends for case in chosen}
 
 
-def test_there_is_something_to_look_at(played):
+def test_there_is_something_to_look_at(played, there):
     empty = [name for name, text in played.sinks.items() if not text and "file" not in name]
     assert empty == []
     assert "***" in played.sinks["database"]
     assert "tool.dispatch" in played.sinks["spans"]
+    assert "half of ***" in played.sinks["api"]
+    assert "noetl_worker_redactions_total" in played.sinks["metrics of canary"]
+    assert there.issued
 
 
-def test_no_secret_is_found_anywhere(played, chosen):
-    secrets = [secret for case in chosen for secret in case.secrets]
+def test_every_type_of_credential_has_a_secret_in_each_of_its_fields():
+    """One that says where and as whom is none."""
+    assert {kind: {name for name, value in fields.items() if "?" in str(value)}
+            for kind, fields in TYPES.items()} == {
+        kind: {field.name for _, field in Fields.of(cls).by_name.values()} - PLAIN
+        for kind, cls in PRODUCT_TYPES.items()
+    }  # fmt: skip
+
+
+def test_every_kind_of_tool_and_of_keychain_entry_has_a_case(chosen, tmp_path):
+    async def kinds():
+        async with workshop(1) as shop, shop.tools(tmp_path, SystemClock()) as tools:
+            return set(tools)
+
+    playbooks = [read(case.text, Playbook) for case in chosen]
+    told = {task.kind for one in playbooks for step in one.workflow for task in step.tools}
+    assert asyncio.run(kinds()) - told == set()
+    entries = {entry.kind for one in playbooks for entry in one.keychain}
+    assert entries == set(Fields.of(KeychainEntry).by_name["kind"][1].shape.values)
+
+
+def test_no_secret_is_found_anywhere(played, chosen, there):
+    secrets = [secret for case in chosen for secret in case.secrets] + there.issued
     given = {secret for case in chosen if case.is_given for secret in case.secrets}
     assert len(set(secrets)) >= 20
     found = hits(played.sinks, secrets)

@@ -146,6 +146,15 @@ class FullStack:
         return {"server": "".join(self._server.lines), **told}
 
     @property
+    def metrics(self) -> dict[str, str]:
+        """Where each process tells its numbers, by the names of the workers' pools and `server`."""
+        found = {"server": f"{self.url}/metrics"}
+        for pool, worker in self._workers.items():
+            told = next(json.loads(line) for line in worker.lines if _event(line) == "health")
+            found[pool] = f"http://127.0.0.1:{told['port']}/metrics"
+        return found
+
+    @property
     def folder(self) -> Path:
         """Where everything that is not in the database lies."""
         return self._folder
