@@ -48,7 +48,9 @@ def is_ordered(spec: SubscriptionSpec, lane: str) -> bool:
 
 def is_kept_by_one(spec: SubscriptionSpec) -> bool:
     """Whether one process alone sees to the order of all messages."""
-    return spec.runtime.max_instances == 1 and ordering_of(spec) != "none"
+    keda = spec.scaling.keda if spec.scaling else None
+    most = max(spec.runtime.max_instances, keda.max if keda else 1)
+    return most == 1 and ordering_of(spec) != "none"
 
 
 def circuit_of(spec: SubscriptionSpec) -> Circuit:

@@ -218,9 +218,16 @@ def test_a_message_that_never_comes_back_is_not_waited_for_for_ever():
     run_virtually(main())
 
 
-def test_where_several_listen_nobody_waits_for_what_another_may_get():
+@pytest.mark.parametrize(
+    "several",
+    [
+        {"runtime": {"max_instances": 2}},
+        {"scaling": {"keda": {"trigger": "nats-jetstream", "max": 4}}},
+    ],
+)
+def test_where_several_listen_nobody_waits_for_what_another_may_get(several):
     async def main():
-        world = World(runtime={"max_instances": 2})
+        world = World(**several)
         world.server.busy.add("S:1")
         engine = world.engine()
         await engine.intake.handle([message(1)])

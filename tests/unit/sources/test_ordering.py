@@ -1,11 +1,19 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from noetl.dsl.subscription.document import Dispatch, SubscriptionSpec
+from noetl.dsl.subscription.document import Dispatch, Keda, Runtime, Scaling, SubscriptionSpec
 from noetl.dsl.subscription.spool import Circuit, Downstream, Spool
 from noetl.sources.directives import Plan
-from noetl.sources.ordering import downstream_of, downstreams_of, is_ordered, lane_of
+from noetl.sources.ordering import (
+    downstream_of,
+    downstreams_of,
+    is_kept_by_one,
+    is_ordered,
+    lane_of,
+)
 
 MESSAGE = {
     "id": "S:7",
@@ -92,3 +100,22 @@ def test_a_message_belongs_to_one_downstream(declared, pool, expected):
 
 def test_without_a_declared_downstream_there_is_one_that_is_passive():
     assert [(one.name, one.probe) for one in downstreams_of(spec())] == [("default", "passive")]
+
+
+@pytest.mark.parametrize(
+    ("most", "scaled", "ordering", "expected"),
+    [
+        (1, None, "per_key", True),
+        (1, 1, "per_key", True),
+        (1, 4, "per_key", False),
+        (2, None, "per_key", False),
+        (2, 1, "per_key", False),
+        (1, 1, "none", False),
+    ],
+)
+def test_one_process_keeps_the_order_when_there_is_never_another(most, scaled, ordering, expected):
+    keda = None if scaled is None else Scaling(keda=Keda(trigger="nats-jetstream", max=scaled))
+    made = dataclasses.replace(
+        spec(ordering=ordering), runtime=Runtime(max_instances=most), scaling=keda
+    )
+    assert is_kept_by_one(made) is expected
