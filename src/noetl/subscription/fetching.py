@@ -1,7 +1,8 @@
 """The loop of a listener: how many messages may come, and that each is dealt with.
 
 Fetching never waits for what was fetched: messages become runs beside it, and the governor says
-how many may be under way.
+how many may be under way. Nor does the loop wait for a fetch: it looks at the state beside a long
+one, and what comes after a pause goes back to its source.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ TIMEOUT_MS: Final = {"pubsub": 20_000}
 DEFAULT_TIMEOUT_MS: Final = 2_000
 IDLE_S: Final = 0.25
 """How often one who fetches nothing looks whether that is over."""
+LEAST_WAIT_S: Final = 0.01
+"""A shorter wait may be rounded to none."""
 LAST_POLL_S: Final = 1.0
 """How long a fetch may go on when the end has come."""
 FIRST_REFUSED_S: Final = 5.0
@@ -47,11 +50,15 @@ class Fetching:
         self._pausing = pausing
         self._clock = ports.clock
         self._path = ears.listened.path
-        self._polled_at = self._looked_at = ports.clock.monotonic()
+        self._polled_at = ports.clock.monotonic()
+        self._look_at = self._polled_at + ports.state_poll_s
         self._has_polled = False
         self._refused_s = 0.0
         self._refused_until: float | None = None
         self._working: set[asyncio.Task[None]] = set()
+        self._newest = ears.listened
+        self._fetch: asyncio.Task[None] | None = None
+        """The fetch that is under way; there is one at a time."""
         self.fault = ""
 
     @property
@@ -72,22 +79,26 @@ class Fetching:
     async def run(self, listened: Listened) -> Listened:
         """Fetch until the end, or until there is a newer version, which is returned."""
         control, ears = self._ports.control, self._ears
-        while not self._pausing.is_over:
-            newer = await self._looked()
-            if newer is not None and newer.version != listened.version:
-                versions = {"from_version": listened.version, "to_version": newer.version}
-                ears.audit.tell(_RELOADED, versions)
-                return newer
-            ears.steer(control.task, control.requests)
-            self._heed()
-            if control.task == "drain" and ears.is_drained:
-                await self._drained()
-            count = self._allowed()
-            if not count:
-                self._polled_at = self._clock.monotonic()  # nothing is wanted of the source
-                await self._pausing.wait(self._wait_s())
-                continue
-            await self._fetch(count)
+        try:
+            while not self._pausing.is_over:
+                await self._look()
+                if self._fetch is None and self._newest.version != listened.version:
+                    versions = {
+                        "from_version": listened.version,
+                        "to_version": self._newest.version,
+                    }
+                    ears.audit.tell(_RELOADED, versions)
+                    return self._newest
+                ears.steer(control.task, control.requests)
+                self._heed()
+                if control.task == "drain" and ears.is_drained:
+                    await self._drained()
+                await self._step()
+            await self._end()
+        finally:
+            if self._fetch is not None:  # what it brings is delivered again
+                self._fetch.cancel()
+                await asyncio.wait((self._fetch,))
         return listened
 
     async def finish(self, grace_s: float) -> None:
@@ -103,13 +114,33 @@ class Fetching:
 
     # ------------------------------------------------------------------ what may be fetched
 
-    async def _looked(self) -> Listened | None:
-        """What the subscription is now, when it is time to look."""
+    async def _look(self) -> None:
+        """See what the subscription is now, when it is time to look."""
         now = self._clock.monotonic()
-        if now - self._looked_at < self._ports.state_poll_s:
-            return None
-        self._looked_at = now
-        return await self._ports.control.look()
+        if now >= self._look_at:
+            self._look_at = now + self._ports.state_poll_s
+            self._newest = await self._ports.control.look()
+
+    async def _step(self) -> None:
+        """Go on with the fetch that is under way, or with a new one, until it is time to look."""
+        if self._fetch is None:
+            count = self._allowed()
+            if not count:
+                self._polled_at = self._clock.monotonic()  # nothing is wanted of the source
+                await self._pausing.wait(self._wait_s())
+                return
+            self._fetch = asyncio.create_task(self._fetched(count), name="fetch")
+        await self._pausing.first(self._fetch, self._next_look_s())
+        if self._fetch.done():
+            done, self._fetch = self._fetch, None
+            done.result()
+
+    async def _end(self) -> None:
+        """Give the last fetch a moment."""
+        if self._fetch is not None:
+            await asyncio.wait((self._fetch,), timeout=LAST_POLL_S)
+            if self._fetch.done():
+                self._fetch.result()
 
     def _heed(self) -> None:
         """After a refusal of the server: nothing is fetched for a while, longer each time."""
@@ -124,12 +155,18 @@ class Fetching:
             self._refused_until = None
             intake.is_unauthorized = False
 
+    @property
+    def _listens(self) -> bool:
+        """Whether messages are wanted now."""
+        ears = self._ears
+        if self._ports.control.task != "listen" or ears.intake.is_unauthorized:
+            return False
+        return ears.lease.is_held or ordering_of(ears.listened.spec) != "global"
+
     def _allowed(self) -> int:
         """How many messages may be fetched now."""
         ears, spec, now = self._ears, self._ears.listened.spec, self._clock.monotonic()
-        if self._ports.control.task != "listen" or ears.intake.is_unauthorized:
-            return 0
-        if ordering_of(spec) == "global" and not ears.lease.is_held:
+        if not self._listens:
             return 0
         reason = ears.settling.governor.edge(now)
         if reason is not None:
@@ -146,14 +183,16 @@ class Fetching:
         return ears.settling.governor.plan_fetch(ears.intake.room(base), now)
 
     def _wait_s(self) -> float:
-        now = self._clock.monotonic()
-        next_look_s = max(0.0, self._looked_at + self._ports.state_poll_s - now)
-        base = self._ears.listened.spec.runtime.batch
-        return min(IDLE_S, next_look_s, self._ears.settling.governor.wait_s(now, base) or IDLE_S)
+        now, base = self._clock.monotonic(), self._ears.listened.spec.runtime.batch
+        wait_s = self._ears.settling.governor.wait_s(now, base) or IDLE_S
+        return min(IDLE_S, self._next_look_s(), wait_s)
+
+    def _next_look_s(self) -> float:
+        return max(LEAST_WAIT_S, self._look_at - self._clock.monotonic())
 
     # ------------------------------------------------------------------ fetching
 
-    async def _fetch(self, count: int) -> None:
+    async def _fetched(self, count: int) -> None:
         try:
             messages = await self._poll(count)
         except SourceError as fault:
@@ -170,24 +209,17 @@ class Fetching:
             await self._took(messages)
 
     async def _poll(self, count: int) -> list[PolledMessage]:
-        timeout_ms = int(self._timeout_s * 1000)
-        polling = asyncio.create_task(self._ears.source.poll(count, timeout_ms), name="poll")
         about: dict[str, str | int] = {"subscription": self._path, "batch": count}
-        try:
-            with spanned(self._ports.tracer, "subscription.runtime.poll", None, about):
-                await self._pausing.first(polling)
-                if not polling.done():
-                    await asyncio.wait((polling,), timeout=LAST_POLL_S)
-        finally:
-            if not polling.done():  # what it brings is delivered again
-                polling.cancel()
-                await asyncio.wait((polling,))
-        return [] if polling.cancelled() else polling.result()
+        with spanned(self._ports.tracer, "subscription.runtime.poll", None, about):
+            return await self._ears.source.poll(count, int(self._timeout_s * 1000))
 
     async def _took(self, messages: list[PolledMessage]) -> None:
         settling = self._ears.settling
         settling.governor.fetched(len(messages), self._clock.monotonic())
         settling.took(messages)
+        if not self._listens:  # not any more, since this fetch began
+            settling.release([str(message.ack_id) for message in messages])
+            return
         if armed:
             await failpoint("subscription.fetch")
         if self._ports.on_received is not None:

@@ -47,11 +47,11 @@ class Pausing:
         """It went well: the next pause is a short one."""
         self._again_s = FIRST_AGAIN_S
 
-    async def first(self, task: asyncio.Task[Any]) -> None:
-        """Wait for a task, or until the end."""
+    async def first(self, task: asyncio.Task[Any], seconds: float) -> None:
+        """Wait for a task, so long, or until the end."""
         over = asyncio.create_task(self._over.wait(), name="end")
         try:
-            await asyncio.wait((task, over), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((task, over), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             over.cancel()
 

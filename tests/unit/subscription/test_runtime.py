@@ -8,7 +8,7 @@ import pytest
 from noetl.bus.memory_keys import MemoryKeys
 from noetl.clock import LoopClock
 from noetl.ids import Ids
-from noetl.intake.circuit_stores import KeysStore
+from noetl.intake.circuit_stores import KeysStore, lease_key
 from noetl.intake.metrics import IntakeMetrics
 from noetl.intake.outcomes import RunOutcome, StartOutcome
 from noetl.local.virtual import VirtualLoop
@@ -80,6 +80,7 @@ class World:
         self.clock = LoopClock(loop, START)
         self.server = Server(self.clock)
         self.source = MemorySource(self.clock, ack_wait_s=6.0)
+        self.keys = MemoryKeys(self.clock)
         self.person = Person(self._version(1, **spec))
         self.metrics = IntakeMetrics((PATH,))
         self.opened = 0
@@ -101,7 +102,7 @@ class World:
         return Ports(
             name="one", clock=self.clock, ids=Ids(self.clock, 1), control=self.person,
             starter=self.server, endings=Ends(self.server), poster=self.server,
-            circuits=KeysStore(MemoryKeys(self.clock)), letters=lambda _: self.server,
+            circuits=KeysStore(self.keys), letters=lambda _: self.server,
             source=source, spool=lambda _: nullcontext(), metrics=self.metrics, state_poll_s=1.0,
         )  # fmt: skip
 
@@ -200,6 +201,82 @@ def test_a_pause_fetches_nothing_and_going_on_loses_nothing(play):
             assert world.person.said == ["activate", "drained"]
 
     play(scenario)
+
+
+LONG_POLL = {"timeout_ms": 30_000}
+
+
+def test_a_pause_acts_in_the_middle_of_a_long_poll_and_going_on_loses_nothing(play):
+    async def scenario(world):
+        async with world.listening():
+            await asyncio.sleep(2)
+            world.person.task = "hold"
+            await asyncio.sleep(2)
+            world.send(1)
+            await asyncio.sleep(2)
+            assert world.server.started == []
+            assert world.runtime.held == 0
+            world.person.task = "listen"
+            await asyncio.sleep(2)
+            assert world.server.started == ["memory:1"]
+
+    play(scenario, runtime=LONG_POLL)
+
+
+def test_what_a_long_poll_brings_after_a_pause_that_is_over_is_run(play):
+    async def scenario(world):
+        async with world.listening():
+            await asyncio.sleep(2)
+            world.person.task = "hold"
+            await asyncio.sleep(2)
+            world.person.task = "listen"
+            await asyncio.sleep(2)
+            world.send(1)
+            await asyncio.sleep(1)
+            assert world.server.started == ["memory:1"]
+
+    play(scenario, runtime=LONG_POLL)
+
+
+def test_a_drain_ends_in_the_middle_of_a_long_poll(play):
+    async def scenario(world):
+        async with world.listening():
+            await asyncio.sleep(2)
+            world.person.task = "drain"
+            await asyncio.sleep(2)
+            assert world.person.said == ["activate", "drained"]
+            world.send(1)
+            await asyncio.sleep(1)
+            assert world.server.started == []
+            assert [one.id for one in await world.source.poll(10, 0)] == ["memory:1"]
+
+    play(scenario, runtime=LONG_POLL)
+
+
+def test_one_that_loses_the_lease_of_a_global_order_gives_back_what_its_poll_brings(play):
+    async def scenario(world):
+        key = lease_key(PATH)
+        async with world.listening():
+            await asyncio.sleep(2)
+            held = await world.keys.get(key)
+            await world.keys.update(key, b'{"holder": "two"}', held.revision)
+            await asyncio.sleep(6)
+            world.send(1)
+            await asyncio.sleep(1)
+            assert world.server.started == []
+            assert [one.id for one in await world.source.poll(10, 0)] == ["memory:1"]
+
+    play(scenario, runtime=LONG_POLL, spool={"mode": "off", "ordering": "global"})
+
+
+def test_the_end_comes_in_the_middle_of_a_long_poll(play):
+    async def scenario(world):
+        async with world.listening():
+            await asyncio.sleep(2)
+            began = world.clock.monotonic()
+        assert world.clock.monotonic() - began == pytest.approx(1.0)
+
+    play(scenario, runtime=LONG_POLL)
 
 
 def test_a_listener_that_the_server_refuses_acks_nothing_and_tries_again_later(play):
