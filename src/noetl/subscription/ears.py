@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from noetl.intake.assembly import Assembly, Wiring
 from noetl.intake.deliveries import Listener
 from noetl.intake.runs import Runs
+from noetl.intake.settling import Settling
 from noetl.sources.governor import Governor
-from noetl.subscription.settling import Settling
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Mapping, Sequence
