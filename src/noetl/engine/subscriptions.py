@@ -29,6 +29,9 @@ DIRECTIVES_APPLIED: Final = "subscription.message.directives_applied"
 REPLAYED: Final = "subscription.message.replayed"
 CIRCUIT_OPENED: Final = "subscription.circuit.opened"
 CIRCUIT_CLOSED: Final = "subscription.circuit.closed"
+SPOOLED: Final = "subscription.message.spooled"
+SPOOL_DRAINED: Final = "subscription.spool.drained"
+SPOOL_RECOVERED: Final = "subscription.spool.recovered"
 
 LIFECYCLE: Final = (REGISTERED, ACTIVATED, PAUSED, RESUMED, DRAINING, DEACTIVATED)
 OF_RUNS: Final = (ACCEPTED, DIRECTIVES_APPLIED, REPLAYED)
@@ -48,7 +51,7 @@ TOLD: Final = {
     "subscription.message.received": ("RECEIVED", "A message came; told by local runs only."),
     ACCEPTED: ("ACCEPTED", "A message that was pushed was taken."),
     "subscription.message.rejected": ("REJECTED", "Messages that were pushed were refused."),
-    "subscription.message.spooled": ("SPOOLED", "A message lies in the spool."),
+    SPOOLED: ("SPOOLED", "A message lies in the spool."),
     DEDUPLICATED: ("DUPLICATE", "A message came again; its run is the first one."),
     "subscription.message.failed": ("FAILED", "The run of a message failed for good."),
     DEAD_LETTERED: ("DEAD", "A message is not tried any more."),
@@ -63,8 +66,8 @@ TOLD: Final = {
     CIRCUIT_OPENED: ("OPEN", "A downstream is held to be away."),
     CIRCUIT_CLOSED: ("CLOSED", "A downstream is back."),
     "subscription.spool.draining": ("DRAINING", "What lies in the spool is being sent."),
-    "subscription.spool.drained": ("COMPLETED", "A pass over the spool has ended."),
-    "subscription.spool.recovered": ("RECOVERED", "A runtime found messages in the spool."),
+    SPOOL_DRAINED: ("COMPLETED", "A pass over the spool has ended."),
+    SPOOL_RECOVERED: ("RECOVERED", "A runtime found messages in the spool."),
     "subscription.spool.full": ("FULL", "The spool takes no more."),
     "subscription.spool.alert": ("ALERT", "The spool is larger than it was to be."),
 }

@@ -16,7 +16,7 @@ from noetl.engine import subscriptions as names
 from noetl.engine.events import SubscriptionEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from noetl.api.subscriptions import Desired
     from noetl.engine.events import Recorded
@@ -110,6 +110,8 @@ def _noted(summary: dict[str, Any], name: str, item: Recorded, event: Subscripti
         summary["since"] = item.created_at
     elif name in {names.CIRCUIT_OPENED, names.CIRCUIT_CLOSED}:
         _circuit(summary, item, event.facts, is_open=name == names.CIRCUIT_OPENED)
+    elif name in _WAITING:
+        summary["spool"] = _WAITING[name](int(summary.get("spool", 0)), event.facts)
     elif name == names.RATE_LIMITED:
         summary["rate_limited_at"] = item.created_at
     elif name in {names.REDRIVE_REQUESTED, names.DISCARD_REQUESTED}:
@@ -127,6 +129,18 @@ def _noted(summary: dict[str, Any], name: str, item: Recorded, event: Subscripti
             for asked in summary["requests"]
             if asked["request_id"] != event.facts.get("request_id") or asked.get("lying_here")
         ]
+
+
+_WAITING: Final[dict[str, Callable[[int, dict[str, Any]], int]]] = {
+    names.SPOOLED: lambda items, _: items + 1,
+    names.SPOOL_DRAINED: lambda _, facts: _whole(facts.get("remaining")),
+    names.SPOOL_RECOVERED: lambda _, facts: _whole(facts.get("pending")),
+}
+"""How many messages wait after an event, by how many did before."""
+
+
+def _whole(number: object) -> int:
+    return number if isinstance(number, int) else 0
 
 
 def _without(asked: dict[str, Any], ref: object) -> dict[str, Any] | None:

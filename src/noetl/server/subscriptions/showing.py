@@ -111,7 +111,7 @@ class Showing:
             desired=desired(row),
             runtime=self._instances(serving),
             circuit=circuits,
-            spool=_spool(serving, dlq),
+            spool=_spool(serving, dlq, int(summary.get("spool", 0))),
             pending_actions=tuple(summary.get("requests", ())),
             source=spec.source,
             mode=spec.mode,
@@ -152,11 +152,11 @@ def _served(process: RuntimeRow, row: SubscriptionRow) -> dict[str, Any] | None:
     return {} if isinstance(served, list) and row.path in served else None
 
 
-def _spool(serving: list[tuple[RuntimeRow, dict[str, Any]]], dlq: int) -> SpoolFigures:
-    """The figures of who drains, else of who was heard of last."""
+def _spool(serving: list[tuple[RuntimeRow, dict[str, Any]]], dlq: int, items: int) -> SpoolFigures:
+    """The figures of who drains, else of who was heard of last, else what the log tells."""
     told = [(bool(f.get("leads")), one.heartbeat, f["spool"]) for one, f in serving if "spool" in f]
     if not told:
-        return SpoolFigures(dlq=dlq)
+        return SpoolFigures(items=items, dlq=dlq)
     spool: dict[str, Any] = max(told, key=lambda item: item[:2])[2]
     return SpoolFigures(
         items=int(spool.get("items") or 0),

@@ -9,6 +9,7 @@ import pytest
 
 from noetl.api.catalog import Register
 from noetl.api.problems import Refused
+from noetl.api.subscriptions import SpoolFigures
 from noetl.server.subscriptions.lifecycle import STEPS
 from noetl.store.base import Listing
 from tests.unit.server.rig import HEAD, ONE_STEP, rig, virtually
@@ -140,6 +141,22 @@ async def test_spool_and_circuit_events_leave_the_state_alone() -> None:
         assert (found.circuit["tsdb"].phase, found.circuit["tsdb"].trips) == ("closed", 2)
         stats = await r.client.subscription_stats(sub)
         assert stats.events["subscription.circuit.opened"] == 1
+
+
+@virtually
+async def test_how_many_messages_wait_is_known_also_while_nobody_listens() -> None:
+    async with rig() as r:
+        sub = await registered(r)
+        shown = []
+        for one in (
+            report(r, sub, "spool.recovered", pending=2),
+            report(r, sub, "message.spooled", message_id="PLANT:1", bytes=9),
+            report(r, sub, "spool.drained", replayed=2, remaining=1),
+            report(r, sub, "spool.drained", replayed=1, remaining=0),
+        ):
+            await post(r, one)
+            shown.append((await r.client.subscription(sub)).spool)
+        assert shown == [SpoolFigures(items=items) for items in (2, 3, 1, 0)]
 
 
 @virtually
