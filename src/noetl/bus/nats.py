@@ -9,6 +9,7 @@ from noetl.bus import streams, subjects
 from noetl.bus.address import Address
 from noetl.bus.base import Delivery, Letter, Told
 from noetl.bus.broker import Broker
+from noetl.bus.objects import NatsObjects
 from noetl.bus.pulls import Pool
 
 if TYPE_CHECKING:
@@ -95,6 +96,10 @@ class NatsBus:
         """Hear what is told or published under a subject, over lost connections too."""
         async with self._broker.listen(subject, _told) as words:
             yield words
+
+    def messages(self, bucket: str) -> NatsObjects:
+        """The messages of a store of objects."""
+        return NatsObjects(self._broker, bucket)
 
     async def close(self) -> None:
         """Let go; whoever waits gets `BusGone`, whoever listens comes to an end."""

@@ -79,8 +79,14 @@ class Drain:
         self._fault: BaseException | None = None
         self._woken = asyncio.Event()
         self._is_leader = False
+        self._is_resting = False
         parts.breakers.closed = self.wake
         intake.keeping.began = self.wake
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing goes now: nothing waits, or what waits cannot go yet."""
+        return self._is_resting and not self._trials and not self._woken.is_set()
 
     def wake(self, _name: str = "") -> None:
         """Something is back, or has come: begin at once."""
@@ -300,11 +306,14 @@ class Drain:
 
     async def _rest(self, seconds: float) -> bool:
         """Wait; whether somebody has called."""
+        self._is_resting = True
         try:
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
         except TimeoutError:
             return False
+        finally:
+            self._is_resting = False
         return True
 
 

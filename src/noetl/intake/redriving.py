@@ -44,6 +44,11 @@ class Letters:
         if self._wanted:
             self._came.set()
 
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is wanted that was not done."""
+        return not self._wanted
+
     async def run(self, may_work: Callable[[], bool]) -> None:
         """Do what is wanted, until cancelled."""
         while True:

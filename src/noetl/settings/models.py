@@ -150,6 +150,7 @@ class WorkerSettings(Model):
     python_sandbox: str = of("NOETL_PYTHON_SANDBOX", "prefer", choice("prefer", "require", "off"))
     python_requirements: str = of("NOETL_PYTHON_REQUIREMENTS", "deny", choice("deny", "allow"))
     pubsub_emulator: str = of("PUBSUB_EMULATOR_HOST", "", text)
+    spool_default: str = of("NOETL_SPOOL_DEFAULT", "", text)
     http_egress: str = of("NOETL_HTTP_EGRESS", "guarded", choice("guarded", "open"))
     http_allow: tuple[str, ...] = of("NOETL_HTTP_ALLOW", (), words)
     data_roots: tuple[str, ...] = of("NOETL_DATA_ROOTS", (), words)

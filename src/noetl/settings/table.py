@@ -364,7 +364,7 @@ SETTINGS: Final = (
         "Milliseconds between two looks at the state.",
         kind="integer",
     ),
-    _is("NOETL_SPOOL_DEFAULT", "", "rg", "Spool of a subscription that names none."),
+    _is("NOETL_SPOOL_DEFAULT", "", "wrg", "Spool of a subscription that names none."),
     _is("PUBSUB_EMULATOR_HOST", "", "wr", "Emulator of Pub/Sub, without sign-in."),
     _is("ROUTER_PORT", "8090", "gc", "Port of the gateway.", "GATEWAY_PORT", kind="integer"),
     _is("GATEWAY_BIND", "0.0.0.0", "g", "Address of the gateway."),  # noqa: S104 - as documented

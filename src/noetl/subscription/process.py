@@ -17,6 +17,7 @@ from noetl import __version__
 from noetl.api.client import Client
 from noetl.api.registering import new_name
 from noetl.api.sockets import SocketTransport
+from noetl.blobs.spool.opening import DEFAULT
 from noetl.bus import streams, subjects
 from noetl.bus.address import Address
 from noetl.bus.broker import Broker
@@ -46,7 +47,6 @@ OK, BROKEN, REFUSED = 0, 1, 2
 """Drained; ended by force or by a defect; not started."""
 EX_CONFIG: Final = 78
 """A credential is missing: only a person can help."""
-SPOOL: Final = "nats_object:noetl_spool"
 _log: Final = logging.getLogger("noetl.subscription")
 
 
@@ -138,7 +138,7 @@ class _Process:
                 circuits=ServerStore(client) if keys is None else KeysStore(keys),
                 redactor=self._redactor,
                 home=settings.home.absolute(),
-                spool_default=settings.spool_default or SPOOL,
+                spool_default=settings.spool_default or DEFAULT,
                 messages=None if broker is None else lambda bucket: NatsObjects(broker, bucket),
                 emulator=settings.pubsub_emulator,
                 state_poll_s=settings.state_poll_ms / 1000,

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from noetl.clock import Clock
     from noetl.tools.interpreter.pool import Interpreters
     from noetl.tools.interpreter.process import Processes
+    from noetl.tools.subscription.spools import Spools
 
 GROUP: Final = "noetl.tools"
 
@@ -61,8 +62,8 @@ class Parts:
     site: Site = field(default_factory=Site)
     mcp: Known = field(default_factory=Known)
     clock: Clock = field(default_factory=SystemClock)
-    home: Path | None = None
-    """Where spools on local disks begin."""
+    spools: Spools | None = None
+    """Where messages of subscriptions wait between two ticks."""
     pubsub_emulator: str = ""
     """Where an emulator of Pub/Sub listens."""
 
@@ -109,7 +110,7 @@ def builtins(parts: Parts) -> dict[str, Tool]:
         PlaybookTool(),
         PlaybooksTool(),
         NatsTool(brokers, parts.clock),
-        SubscriptionTool(brokers, parts.clock, emulator=parts.pubsub_emulator, home=parts.home),
+        SubscriptionTool(brokers, parts.clock, emulator=parts.pubsub_emulator, spools=parts.spools),
         AgentTool(parts.interpreters),
         McpTool(Guard(egress=parts.egress), parts.processes, parts.mcp),
         SecretsTool(),

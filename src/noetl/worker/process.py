@@ -45,6 +45,7 @@ from noetl.tools.mcp.places import Known
 from noetl.tools.objects.store import Stores
 from noetl.tools.registry import Parts, builtins, with_plugins
 from noetl.tools.sources import Scripts
+from noetl.tools.subscription.spools import Spools
 from noetl.worker.app import WorkerParts, create_worker
 from noetl.worker.blobs import ServerBlobs
 from noetl.worker.brakes import disk_is_full, memory_is_high
@@ -56,6 +57,7 @@ from noetl.worker.pulse import Line
 from noetl.worker.secrets import lifted
 
 if TYPE_CHECKING:
+    from noetl.blobs.spool.jetstream import Messages
     from noetl.bus.base import Bus
     from noetl.settings import WorkerSettings
     from noetl.telemetry.log import Lines
@@ -116,6 +118,7 @@ class _Process:
         self._stores: Stores | None = None
         self._scripts: Scripts | None = None
         self._work: asyncio.Task[None] | None = None
+        self._nats: NatsBus | None = None
         self._signals = 0
 
     async def run(self) -> int:
@@ -229,7 +232,11 @@ class _Process:
                 environ=podman_environment(),
             ),
             clock=self._clock,
-            home=self._home,
+            spools=Spools(
+                home=self._home,
+                default=settings.spool_default,
+                messages=self._messages if settings.nats_url else None,
+            ),
             pubsub_emulator=settings.pubsub_emulator,
         )
         registry = with_plugins(builtins(parts))
@@ -355,7 +362,7 @@ class _Process:
         settings = self._settings
         if not settings.nats_url:
             return None
-        bus = await NatsBus.open(
+        self._nats = bus = await NatsBus.open(
             settings.nats_url,
             user=settings.nats_user,
             password=settings.nats_password,
@@ -364,6 +371,12 @@ class _Process:
         )
         stack.push_async_callback(bus.close)
         return bus
+
+    def _messages(self, bucket: str) -> Messages:
+        """The messages of a store of objects; tools run when the bus is there."""
+        if self._nats is None:
+            raise RuntimeError("the bus was not opened")
+        return self._nats.messages(bucket)
 
     def _client(self, stack: AsyncExitStack, url: str) -> Client:
         transport = SocketTransport(url, token=self._settings.token)

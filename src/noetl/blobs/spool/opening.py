@@ -27,6 +27,8 @@ LOCAL_DISK: Final = "local_disk"
 NATS_OBJECT: Final = "nats_object"
 SAFE_COPIES: Final = 3
 """Of so many brokers one may fail without its disk having been written."""
+DEFAULT: Final = "nats_object:noetl_spool"
+"""Where messages wait when neither a document nor the installation says where."""
 SCHEMES: Final = {"s3": "s3", "gcs": "gs"}
 _ALIASES: Final = {
     "access_key_id": ("access_key_id", "aws_access_key_id", "access_key"),

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from noetl.blobs.spool.opening import BadSpool, Means, opened
+from noetl.blobs.spool.opening import DEFAULT, BadSpool, Means, opened
 from noetl.blobs.spool.rules import Place
 from noetl.dsl.subscription.spool import Spool
 from noetl.gateway.parts import KIND
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     Lookup = Callable[[str], Awaitable[Known | None]]
     Opener = Callable[[Known], AbstractAsyncContextManager[SpoolStore | None]]
 
-SPOOL: Final = "nats_object:noetl_spool"
 """Where messages wait that no document and no setting has a place for."""
 ENDINGS_AT_ONCE: Final = 32
 """Of so many listeners the server is asked at once how their runs have ended."""
@@ -119,7 +118,7 @@ class EdgePorts:
             endings=lambda: ServerEndings(client, circuits, turns),
             letters=lambda subscription_id: ServerLetters(client, subscription_id),
             spool=opener(
-                settings.home.absolute(), settings.spool_default or SPOOL, parts.bus.messages
+                settings.home.absolute(), settings.spool_default or DEFAULT, parts.bus.messages
             ),
             metrics=IntakeMetrics(()),
             tracer=parts.tracer,

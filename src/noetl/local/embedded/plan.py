@@ -168,7 +168,7 @@ def server(home: Home, wish: Wish, at: Addresses, said: Callable[[str], None]) -
         name="server",
         stage=SERVER,
         command=[*_NOETL, "server"],
-        environ={"NOETL_HTTP_EGRESS": "open"} | environ | own,
+        environ={"NOETL_HTTP_EGRESS": "open"} | _spool(home) | environ | own,
         said=said,
         port=at.port,
         url=at.server,
@@ -187,7 +187,6 @@ def gateway(home: Home, wish: Wish, at: Addresses, said: Callable[[str], None]) 
         "GATEWAY_UI_ENABLED": "true" if wish.has_pages else "false",
         "NOETL_INTERNAL_API_TOKEN_FILE": str(home.secret_file(INTERNAL_TOKEN)),
     }
-    spool = {"NOETL_SPOOL_DEFAULT": f"local_disk:{home.folder('spool')}"}
     # Elsewhere the address at which a browser asks is the public one, unless another is told.
     public = wish.settings.public_url or (at.gateway if is_loopback(at.host) else "")
     if public:
@@ -196,7 +195,7 @@ def gateway(home: Home, wish: Wish, at: Addresses, said: Callable[[str], None]) 
         name="gateway",
         stage=GATEWAY,
         command=[*_NOETL, "gateway"],
-        environ={"GATEWAY_GRAPHQL_INTROSPECTION": "true"} | spool | environ | own,
+        environ={"GATEWAY_GRAPHQL_INTROSPECTION": "true"} | _spool(home) | environ | own,
         said=said,
         port=at.gateway_port,
         url=at.gateway,
@@ -231,7 +230,7 @@ def worker(  # noqa: PLR0913, PLR0917 - what a worker is made of
         name=f"worker-{pool}",
         stage=WORKERS,
         command=[*_NOETL, "worker"],
-        environ={"NOETL_HTTP_EGRESS": "open"} | environ | own,
+        environ={"NOETL_HTTP_EGRESS": "open"} | _spool(home) | environ | own,
         said=said,
         port=port,
         health=f"http://127.0.0.1:{port}/readyz",
@@ -258,17 +257,21 @@ def listener(  # noqa: PLR0913, PLR0917 - what a listener is made of
         "WORKER_METRICS_BIND": f"127.0.0.1:{port}",
         "NOETL_WORKER_TOKEN_FILE": str(home.secret_file(RUNTIME_TOKEN)),
     }
-    spool = {"NOETL_SPOOL_DEFAULT": f"local_disk:{home.folder('spool')}"}
     return Process(
         name=name,
         stage=LISTENERS,
         command=[*_NOETL, "worker", "--mode", "subscription", "--subscription", path],
-        environ=spool | environ | own,
+        environ=_spool(home) | environ | own,
         said=said,
         port=port,
         health=f"http://127.0.0.1:{port}/readyz",
         data_dir=str(home.folder("spool")),
     )
+
+
+def _spool(home: Home) -> dict[str, str]:
+    """Where messages wait of subscriptions that name no place."""
+    return {"NOETL_SPOOL_DEFAULT": f"local_disk:{home.folder('spool')}"}
 
 
 def _hostname() -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
+from noetl.dsl.draining import TICK_S
 from noetl.dsl.tasks import Subscription
 from noetl.dsl.tasks.polls import MOST_TIMEOUT_MS, TIMEOUT_MS
 from noetl.dsl.views import Outcome
@@ -19,7 +20,6 @@ from noetl.tools.subscription.places import invalid, place_of_task
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from noetl.clock import Clock
     from noetl.dsl.tasks.task import Task
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from noetl.sources.places import Place
     from noetl.tools.base import ToolContext
     from noetl.tools.nats.connections import Connections
+    from noetl.tools.subscription.spools import Spools
 
 MOST_IDS: Final = 10_000
 _MODES: Final = {
@@ -59,15 +60,17 @@ class SubscriptionTool:
         clock: Clock,
         *,
         emulator: str = "",
-        home: Path | None = None,
+        spools: Spools | None = None,
+        tick_s: float = TICK_S,
     ) -> None:
         """Take the connections of the kind `nats`; `emulator` is `PUBSUB_EMULATOR_HOST`.
 
-        Spools on local disks begin at `home`.
+        A tick may take `tick_s`.
         """
+        self._tick_s = tick_s
         self._connections = connections
         self._clock = clock
-        self._home = home
+        self._spools = spools
         self._emulator = emulator
         self._holding = Holding(connections, clock)
         self.fetched = Fetched()
@@ -79,8 +82,10 @@ class SubscriptionTool:
             # The engine of subscriptions comes with the first tick.
             from noetl.tools.subscription.draining import Ticks  # noqa: PLC0415 - see above
 
-            ticks = Ticks(self._holding, self._clock, self._home)
-            return Outcome(data=await ticks.drain(place, ctx))
+            ticks = Ticks(self._holding, self._clock, self._spools, self._tick_s)
+            drained = await ticks.drain(place, ctx)
+            self.fetched.messages[config.source] += drained["received"]
+            return Outcome(data=drained)
         if config.operation == "poll":
             return Outcome(data=await self._poll(config, place, ctx))
         return Outcome(data=await self._settled(config, place, ctx))
