@@ -67,6 +67,21 @@ def test_19_outage_drill():
     run_virtually(main())
 
 
+def test_a_message_that_was_stored_and_not_acknowledged_is_two_items_and_one_run():
+    async def main():
+        world = outage()
+        await fill(world, 1)
+        await fill(world, 1)
+        assert len(await world.objects()) == 2
+        world.up["tsdb:5432"] = True
+        async with world.running() as engine:
+            await until(lambda: not engine.spool.pending())
+        assert world.server.started == ["S:0"]
+        assert await world.objects() == []
+
+    run_virtually(main())
+
+
 def test_20_a_process_that_dies_in_the_outage_is_followed_by_one_that_replays_in_order():
     async def main():
         world = outage()

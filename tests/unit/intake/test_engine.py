@@ -358,6 +358,23 @@ def test_34_a_message_may_wait_for_its_run_and_comes_again_when_something_was_aw
     run_virtually(main())
 
 
+def test_runs_of_one_lane_go_together_also_when_their_messages_wait_for_them():
+    async def main():
+        world = World(dispatch={"playbook": "p", "ack_after": "completed"})
+        world.server.is_silent = True
+        async with world.running() as engine:
+            task = asyncio.create_task(engine.intake.handle([message(1), message(2)]))
+            await until(lambda: len(world.server.started) == 2)
+            assert not task.done()
+            for number, start in enumerate(world.server.starts, 1):
+                outcome = world.server._outcome(str(number), start.ingress)  # noqa: SLF001 - its own words
+                await engine.intake.ended(outcome)
+            assert settled(await task) == [("ack", "started")] * 2
+        assert world.server.started == ["S:1", "S:2"]
+
+    run_virtually(main())
+
+
 def test_a_run_that_fails_by_its_own_fault_is_told_and_its_message_acknowledged():
     async def main():
         world = World(dispatch={"playbook": "p", "ack_after": "completed"})
