@@ -24,11 +24,13 @@ from noetl.bus.streams import ApiFault
 from noetl.clock import SystemClock
 from noetl.dsl.subscription.spool import Spool as Document
 from noetl.ids import Ids, random_key
+from tests.unit.intake.world import World, message, settled, until
 
 PLACE = Place("default", "subscriptions/meters")
 FOLDER = PLACE.waiting
 KEY = f"{FOLDER}00000000000000000007-a.json"
 BIG = bytes(range(256)) * (CHUNK_BYTES // 256) * 2 + b"end"
+LONG_S = 30.0
 BACKENDS = ["memory", "local_disk", "s3", "gcs", "nats_object"]
 
 
@@ -305,6 +307,36 @@ async def test_a_second_put_of_the_same_message_is_the_first(store, spool):
         await Spool(store, PLACE, Rules(), SystemClock(), lambda *_: None).put(
             item(recv_seq=one.recv_seq, message={}, sha256=sha256_of({}, one.plan))
         )
+
+
+async def test_19_the_drill_of_an_outage(store):
+    target = {"name": "tsdb", "probe": "tcp", "target": "tsdb:5432"}
+    pace = {"trip_after": 2, "probe_after_ms": 100, "probe_interval_ms": 100}
+    world = World(spool={"circuit": {"downstream": [target], **pace}})
+    world.store = store
+    async with world.running() as engine:
+        world.up["tsdb:5432"] = False
+        await until(lambda: world.server.told("circuit.opened"), LONG_S)
+        assert world.server.requests == []
+        found = await engine.intake.handle([message(n, f"k{n % 2}") for n in range(6)])
+        assert settled(found) == [("ack", "spooled")] * 6
+        assert world.server.started == []
+        assert len(await world.objects()) == 6
+        world.up["tsdb:5432"] = True
+        await until(lambda: world.server.told("spool.drained"), LONG_S)
+        await engine.audit.flush()
+    spooled = world.server.told("message.spooled")
+    assert sorted(one["message_id"] for one in spooled) == [f"S:{n}" for n in range(6)]
+    assert [len(one["sha256"]) for one in spooled] == [64] * 6
+    refs = sorted(start.ingress.spool_ref for start in world.server.starts)
+    assert refs == sorted(one["spool_ref"] for one in spooled)
+    for lane in (0, 1):
+        names = [f"S:{n}" for n in range(lane, 6, 2)]
+        assert [name for name in world.server.started if name in names] == names
+    assert [one["downstream"] for one in world.server.told("circuit.closed")] == ["tsdb"]
+    told = {"replayed": 6, "deduped": 0, "dead_lettered": 0, "remaining": 0}
+    assert world.server.told("spool.drained") == [told]
+    assert await world.objects() == []
 
 
 async def test_objects_on_a_broker_are_those_that_every_client_knows(nats_url):
