@@ -1,7 +1,7 @@
 """Every setting of every process in one table, as data.
 
 It also lists names that nothing reads yet: whoever sets one is told so.
-The table is all that makes this module long.
+The module is long because the table is.
 """
 
 from __future__ import annotations
