@@ -28,11 +28,14 @@ READINGS, LOOSE = "readings", "loose"
 PATHS = (f"faults/{READINGS}", f"faults/{LOOSE}")
 KEYS = 4
 PAUSE_S = 0.05
+POLL_MS = 300
 AGAIN_S = 0.1
 ACK_WAIT_S = 2.0
 LATE_S = 90.0
 RUNS = """
-select execution_id::text, (workload ->> 'n')::int from noetl.execution order by execution_id"""
+select execution_id::text, (workload ->> 'n')::int from noetl.execution
+where path in ('faults/leaf', 'faults/absent')
+order by execution_id"""
 DOCUMENT = """\
 apiVersion: noetl.io/v1
 kind: Subscription
@@ -43,7 +46,7 @@ spec:
   auth: {alias}
   stream: {stream}
   consumer: {name}
-  runtime: {{pool: shared, timeout_ms: 300, batch: 20}}
+  runtime: {{pool: shared, timeout_ms: {poll_ms}, batch: 20}}
   dispatch: {{playbook: faults/leaf}}
   headers:
     directives:
@@ -103,6 +106,10 @@ class Senders:
         """How many it has that become dead letters first."""
         self.downstream = Downstream(port)
         self.spool = folder
+        self.pause_s = PAUSE_S
+        """Between two messages."""
+        self.poll_ms = POLL_MS
+        """How long the listener waits for messages that do not come."""
         self._stack = stack
         self._ledger = ledger
         self._js = None
@@ -140,7 +147,7 @@ class Senders:
             lambda: client.put_credential(CredentialPut(name=NAME, type="nats", data=fields))
         )
         texts = {
-            name: DOCUMENT.format(name=name, alias=NAME, stream=STREAM)
+            name: DOCUMENT.format(name=name, alias=NAME, stream=STREAM, poll_ms=self.poll_ms)
             for name in (READINGS, LOOSE)
         }
         texts[READINGS] += SPOOL.format(folder=self.spool, port=self.downstream.port)
@@ -152,7 +159,7 @@ class Senders:
         while True:
             await self._put(READINGS, self.sent)
             self.sent += 1
-            await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(self.pause_s)
 
     async def send_letter(self):
         """A message whose playbook is not there."""

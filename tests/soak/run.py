@@ -1,14 +1,21 @@
-"""A soak: mixed work with a kill now and then, then rest; everything that may grow is watched."""
+"""A soak: mixed work with a kill now and then, then rest; everything that may grow is watched.
+
+Beside the runs that are begun at a steady rate, a few people start some through the gateway and
+hear of their ends on streams, and messages of a broker become runs through a listener.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from tests.reliability.ledger import Ledger
 from tests.reliability.oracle import quiet
-from tests.reliability.scenario import Verdict
+from tests.reliability.scenario import Verdict, passable
+from tests.reliability.senders import PATHS, Senders
+from tests.reliability.visitors import Visitors
 from tests.soak.bounds import (
     FLAT,
     MOST_IDLE_PERCENT,
@@ -23,6 +30,9 @@ from tests.soak.watch import PARTS, Watch, is_clearing, store_mib, tables
 from tests.soak.work import Mixed
 
 RATE = 50.0
+VISITORS, VISIT_S, MESSAGE_S = 8, 1.0, 0.2
+"""People with streams, and the pauses between their requests and between messages."""
+POLL_MS = 5_000
 IDLE_SHARE = 1 / 9
 KILL_EVERY_S = 300.0
 SETTLE_S = 5.0
@@ -67,14 +77,18 @@ class Soak:
         self.verdict.schedule = [f"{at:.0f} s: kill {part}" for at, part in kills]
         stack.add_server()
         stack.add_worker(slots=16)
-        await stack.start("server", "worker")
-        async with Ledger().open() as ledger:
+        stack.add_worker("system", slots=2, pool="system")
+        stack.add_gateway()
+        stack.add_listener(*PATHS, NOETL_SUBSCRIPTION_STATE_POLL_MS="5000")
+        await stack.start("server", "worker", "system", "gateway")
+        async with Ledger().open() as ledger, self._others(stack, ledger) as others:
             work = Mixed(stack, ledger, self.verdict, self.rate, random.Random(self.seed))
             await work.prepare()
             watch = Watch(stack)
             watching = asyncio.create_task(watch.run())
             try:
-                await self._load(stack, work, kills, say)
+                async with others():
+                    await self._load(stack, work, kills, say)
                 say(f"{work.begun} runs were begun; they end, and are judged")
                 await work.judge_all()
                 try:
@@ -87,6 +101,25 @@ class Soak:
                 watching.cancel()
                 await asyncio.gather(watching, return_exceptions=True)
             await self._judge(stack, watch, work, dead)
+
+    @asynccontextmanager
+    async def _others(self, stack, ledger):
+        """Who works beside the runs of the rate; at the end it is judged what came of them."""
+        spool = passable("spool-", stack.folder)
+        senders = Senders(stack, ledger, spool, stack.free_port())
+        senders.pause_s, senders.poll_ms = MESSAGE_S, POLL_MS
+        visitors = Visitors(stack, ledger, ("gateway",), VISITORS)
+
+        @asynccontextmanager
+        async def here():
+            async with senders.here(), visitors.here(workers=1, pause_s=VISIT_S):
+                await stack.start("listener")
+                yield
+            visitors.judge(self.verdict)
+            self.verdict.accepted += len(await senders.judged(self.verdict))
+
+        async with senders.downstream.open():
+            yield here
 
     async def _load(self, stack, work, kills, say):
         async with asyncio.TaskGroup() as group:
@@ -122,7 +155,7 @@ class Soak:
         store = store_mib(stack)
         if store * 1024 > MOST_KIB_PER_RUN * max(1, work.begun):
             self.faults.append(f"the bus keeps {store:.0f} MiB of {work.begun} runs")
-        self.verdict.accepted = work.begun
+        self.verdict.accepted += work.begun
         self.faults += self.verdict.faults
         begun = work.begun / self.load_s
         told = f"{begun:.1f} runs/s of the {self.rate:g} that were asked for"

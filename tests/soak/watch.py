@@ -12,7 +12,7 @@ from noetl.errors import NoetlError
 from tests.soak.processes import look
 
 EVERY_S = 2.0
-PARTS = ("server", "worker", "nats", "postgres")
+PARTS = ("server", "worker", "system", "gateway", "listener", "nats", "postgres")
 _CONNECTIONS = """
 select count(*) from pg_stat_activity
 where backend_type = 'client backend' and pid <> pg_backend_pid()
