@@ -22,6 +22,7 @@ import msgspec
 HEAD = struct.Struct(">Q")
 BATCH_ROWS = 2048
 PREVIEW_ROWS = 3
+MOST_WORDS = 6  # of a statement, to know it by
 # What the bridge to Python cannot carry as it is.
 FORMLESS = ("BIT", "BIGNUM", "VARINT", "TIME WITH TIME ZONE")
 # Extensions are granted by the task's keys; a statement would fetch them from anywhere.
@@ -30,6 +31,9 @@ REFUSED = ("LOAD", "UPDATE_EXTENSIONS", "UNKNOWN", "???")
 TELLING = re.compile(r"\benable_(?:logging|profil\w+)", re.IGNORECASE)
 # Functions of the scanners that ask nobody, and the one that could spell their names in pieces.
 ANYWHERE = re.compile(r"(?:postgres|sqlite|mysql)_(?:scan|attach)|\bquery\W*\(", re.IGNORECASE)
+# Whoever makes a secret says where it leads.
+SECRET = re.compile(r"create (?:or replace )?(?:temporary |temp |persistent )?secret\b"
+                    r"|drop (?:temporary |temp |persistent )?secret\b")  # fmt: skip
 WITHOUT_ROWS: tuple[list[str], ...] = (["Count"], ["Success"], [])
 _encode = msgspec.json.Encoder(decimal_format="string").encode
 
@@ -128,6 +132,8 @@ def _lock(duckdb: Any, connection: Any, job: "dict[str, Any]") -> None:  # noqa:
         _load(duckdb, connection, name)
     try:
         connection.execute("set timezone = 'UTC'")
+        for name, value in _proxied(job.get("proxy")):
+            connection.execute(f"set {name} = {_text(value)}")
         for secret in job.get("secrets", ()):
             connection.execute(_secret(secret))
         for item in job["attach"]:
@@ -172,6 +178,17 @@ def wheel_of(name: str, version: str) -> "str | None":
         if os.path.isfile(path):  # noqa: PTH113 - as above
             return path
     return None
+
+
+def _proxied(proxy: "dict[str, str] | None") -> "list[tuple[str, str]]":
+    """Settings that leave one way out."""
+    if proxy is None:
+        return []
+    return [
+        ("http_proxy", proxy["address"]),
+        ("http_proxy_username", proxy["user"]),
+        ("http_proxy_password", proxy["password"]),
+    ]
 
 
 def _secret(secret: "dict[str, Any]") -> str:
@@ -245,6 +262,9 @@ def _checked(statements: "list[Any]", job: "dict[str, Any]") -> "list[str]":
             message = "a statement of this kind is not run; extensions go to `extensions`"
             raise Failure("storage_access", "statement_denied", message, {"index": index})
     for index, statement in enumerate(statements):
+        if kinds[index] in {"CREATE", "DROP"} and SECRET.match(_words(statement.query)):
+            message = "secrets of DuckDB are made from `auth` alone"
+            raise Failure("storage_access", "statement_denied", message, {"index": index})
         if TELLING.search(statement.query):
             message = "logs and profiles of DuckDB are not written"
             raise Failure("storage_access", "statement_denied", message, {"index": index})
@@ -254,6 +274,15 @@ def _checked(statements: "list[Any]", job: "dict[str, Any]") -> "list[str]":
             message = "this function reaches any database; those in `auth` are read by their names"
             raise Failure("storage_access", "statement_denied", message, {"index": index})
     return kinds
+
+
+def _words(text: str) -> str:
+    """The first words of a statement, without comments."""
+    import duckdb  # noqa: PLC0415 - the one place that needs it by name
+
+    ends = [start for start, _ in duckdb.tokenize(text)][:MOST_WORDS]
+    found = (re.match(r"\w*", text[start:]) for start in ends)
+    return " ".join(word[0].lower() for word in found if word)
 
 
 def _kind(statement: Any) -> str:  # noqa: ANN401 - untyped module

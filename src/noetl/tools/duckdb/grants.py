@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from noetl.tools.auth import credential, fields_of
 from noetl.tools.base import ToolError
+from noetl.tools.objects.store import stores_of
 
 if TYPE_CHECKING:
     from noetl.tools.base import ToolContext
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
 SCHEMES: Final = ("s3", "gs", "gcs")
 STORES: Final = {"s3": ("s3", "aws"), "gcs": ("gcs", "gcp")}
 """What `type` says, and the types of credentials that fit."""
+OBJECTS: Final = "httpfs"
+"""The extension that reads objects."""
 EXTENSION: Final = {
     "postgres": "postgres_scanner",
     "mysql": "mysql_scanner",
     "sqlite": "sqlite_scanner",
-    "s3": "httpfs",
-    "gcs": "httpfs",
+    "s3": OBJECTS,
+    "gcs": OBJECTS,
 }
 _OF_TYPE: Final = {"aws": "s3", "gcp": "gcs"}
 _FORMATS: Final = {
@@ -134,6 +137,9 @@ async def _store(
     fields = await fields_of(given, ctx, types=STORES[kind], where=f"/auth/{name}")
     made.needs(EXTENSION[kind])
     made.remote.append(prefix)
+    endpoint = str(fields.get("endpoint") or "")
+    if endpoint:
+        await stores_of(ctx).must_reach(endpoint if "://" in endpoint else f"https://{endpoint}")
     made.secrets.append(
         {"name": name, "type": kind, "fields": _object_fields(kind, fields, prefix)}
     )

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from noetl.dsl.tasks import Duckdb
 from noetl.dsl.views import Outcome
 from noetl.tools.base import ToolError, Traits
+from noetl.tools.duckdb.door import Door
 from noetl.tools.duckdb.engine import MEMORY, Engine
-from noetl.tools.duckdb.grants import Grants, format_of, granted, is_object
+from noetl.tools.duckdb.grants import OBJECTS, Grants, format_of, granted, is_object
 from noetl.tools.duckdb.objects import fetched, sent
+from noetl.tools.objects.store import stores_of
 from noetl.tools.python import source_of
 from noetl.tools.roots import inside, place_for
 from noetl.tools.stored import put_file
@@ -197,11 +199,25 @@ class DuckdbTool:
             "spill": None if ctx.blobs is None else str(scratch),
             "export": target and export and {"format": export.format, "path": str(target)},
         }
-        data = await self.engine.run(child, job)
+        data = await self._reaching(child, job, ctx)
         ref = await _spilled(data, scratch, ctx)
         if export is not None and target is not None:
             data["export"], ref = await _exported(export, target, asked.grants, ctx)
         return Outcome(data=data, ref=ref)
+
+    async def _reaching(
+        self, child: Child, job: dict[str, Any], ctx: ToolContext
+    ) -> dict[str, Any]:
+        """The data of a job, whose objects are reached by the rules of this worker."""
+        if OBJECTS not in job["extensions"]:
+            return await self.engine.run(child, job)
+        async with Door(stores_of(ctx).guard) as door:
+            proxy = {"address": door.address, "user": door.USER, "password": door.password}
+            try:
+                return await self.engine.run(child, {**job, "proxy": proxy})
+            except ToolError as fault:
+                # The library knows only that nobody answered.
+                raise door.refusal or fault from None
 
 
 async def _spilled(data: dict[str, Any], scratch: Path, ctx: ToolContext) -> str | None:

@@ -24,7 +24,10 @@ from noetl.tools.objects.failures import failing
 if TYPE_CHECKING:
     from noetl.tools.base import ToolContext
 
-__all__ = ["MOST_STORES", "Stores", "address_of", "bucket_of", "failing", "key_of", "store_for"]
+__all__ = [
+    "MOST_STORES", "Stores", "address_of", "bucket_of", "failing", "key_of", "store_for",
+    "stores_of",
+]  # fmt: skip
 
 MOST_STORES: Final = 32
 TYPES: Final[Mapping[str, tuple[str, ...]]] = {"s3": ("aws", "s3"), "gs": ("gcp", "gcs")}
@@ -38,7 +41,7 @@ class Stores:
     """The stores that tasks of this process have used lately."""
 
     def __init__(self, egress: Egress) -> None:
-        self._guard = Guard(egress=egress)
+        self.guard = Guard(egress=egress)
         self._open: OrderedDict[str, Any] = OrderedDict()
 
     async def at(
@@ -54,7 +57,7 @@ class Stores:
         fields |= {name: value for name, value in own.items() if value}
         _must_identify(scheme, fields)
         for endpoint in _endpoints(fields):
-            await self._must_reach(endpoint)
+            await self.must_reach(endpoint)
         # Stores hold secrets: the name of one is a digest of what it was opened with.
         told = json.dumps([scheme, bucket, fields], sort_keys=True, default=str)
         name = sha256(told.encode()).hexdigest()
@@ -78,16 +81,17 @@ class Stores:
             message = f"/auth: the {scheme} store cannot be opened ({type(fault).__name__})"
             raise ToolError("auth", "bad_credential", message) from None
 
-    async def _must_reach(self, endpoint: str) -> None:
+    async def must_reach(self, endpoint: str) -> None:
+        """Refuse an endpoint that its author chose, when the guard does."""
         parts = urlsplit(endpoint)
-        egress = self._guard.egress
+        egress = self.guard.egress
         try:
             port = parts.port or SCHEMES.get(parts.scheme, 0)
         except ValueError:
             raise denied("port", endpoint) from None
         egress.refuse_url(parts.scheme, bool(parts.username or parts.password), parts.netloc)
         host = host_of(parts.hostname or "")
-        await self._guard.addresses(host, port)
+        await self.guard.addresses(host, port)
         is_listed = egress.refusal(host, port, _LOOPBACK) is None
         if parts.scheme == "http" and not is_listed and literal(host) is None:
             raise denied("plain_http", host)
@@ -124,8 +128,13 @@ async def store_for(
     **own: str | None,
 ) -> tuple[Any, str]:
     """The store of `s3://bucket/key` or `gs://bucket/key` for one task, and the key in it."""
+    return await stores_of(ctx).at(uri, auth, ctx, **own)
+
+
+def stores_of(ctx: ToolContext) -> Stores:
+    """The stores of a task; where it was given none, the strictest rules."""
     stores: Stores = ctx.stores if ctx.stores is not None else Stores(Egress())
-    return await stores.at(uri, auth, ctx, **own)
+    return stores
 
 
 def address_of(uri: str) -> tuple[str, str, str]:
