@@ -77,7 +77,7 @@ class Site:
 
 
 @asynccontextmanager
-async def site(folder):
+async def site(folder, lifted=None):
     clock = SystemClock()
     changed = asyncio.Event()
     store = MemoryStore(on_commit=lambda *_: changed.set())
@@ -92,7 +92,7 @@ async def site(folder):
         worker = create_worker(
             WorkerParts(
                 client=Client(wire), tools=tools, clock=clock, ids=Ids(clock, 2),
-                worker_id="w-1", slots=4, stores=Stores(Egress(mode="open")),
+                worker_id="w-1", slots=4, stores=Stores(Egress(mode="open")), lifted=lifted or {},
             )
         )  # fmt: skip
         working = asyncio.create_task(worker.run())
@@ -242,6 +242,43 @@ async def test_a_variable_is_no_secret_of_an_ordinary_pool(at):
         "workflow:\n  - step: start\n    tool: {kind: secrets, provider: env, name: HOME}\n"
     )
     assert (run.error["kind"], run.error["code"]) == ("not_found", "secret_missing")
+
+
+VARIABLES = """\
+keychain:
+  - name: mail
+    kind: secret_manager
+    provider: env
+    map: {user: "MAIL_{{ workload.what }}", password: MAIL_PASSWORD}
+workflow:
+  - step: start
+    tool: {kind: secrets, provider: env, name: MAIL_PASSWORD}
+    next: {arcs: [{step: use}]}
+  - step: use
+    tool:
+      kind: python
+      input: {m: "{{ keychain.mail }}", p: "{{ keychain.MAIL_PASSWORD.value }}", h: "{{ start }}"}
+      code: "result = [sorted(m), [len(v) for v in m.values()], m['password'] == p, p, h]"
+"""
+
+
+async def test_variables_of_the_pool_that_may_are_entries_and_secrets(tmp_path):
+    lifted = {
+        "MAIL_USER": {"type": "secret", "data": {"value": "relay-user-9b4"}},
+        "MAIL_PASSWORD": {"type": "secret", "data": {"value": FIELD}},
+    }
+    async with site(tmp_path, lifted) as at:
+        run = await at.run(VARIABLES, what="USER")
+    told = {"name": "MAIL_PASSWORD", "version": "latest", "handle": "MAIL_PASSWORD"}
+    fields = [["password", "user"], [len("relay-user-9b4"), len(FIELD)]]
+    assert (run.status, run.result) == ("COMPLETED", [*fields, True, "***", told]), run.error
+    assert FIELD not in b"".join(body for _, _, body in at.wire.heard).decode()
+
+
+async def test_an_entry_of_variables_is_not_found_in_an_ordinary_pool(at):
+    more = "keychain: [{name: home, kind: secret_manager, provider: env, map: {it: HOME}}]\n"
+    run = await at.run(code("{{ keychain.home.it }}", more=more))
+    assert (run.error["kind"], run.error["code"]) == ("auth", "credential_not_found")
 
 
 async def test_new_values_of_a_credential_are_those_of_the_next_task(at):

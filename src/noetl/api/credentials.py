@@ -11,6 +11,8 @@ SealedKind = Literal["credential", "keychain", "inputs", "subscription"]
 a process that listens, a credential that its subscription names."""
 INPUTS = "inputs"
 """The name under which the secret inputs of a run are delivered."""
+VARIABLES = "variables"
+"""The key beside `type` and `data` of an entry that stands for variables of the worker itself."""
 Scope = Literal["local", "shared", "global"]
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
+from noetl.api.credentials import VARIABLES
 from noetl.api.http import NoAnswer
 from noetl.api.problems import Refused
 from noetl.dsl.documents.credential import secrets_in, texts_in
@@ -155,7 +156,7 @@ class CommandSecrets:
             raise ToolError("server_error", "credential_unavailable", message) from None
         if found is None:
             raise LookupError(alias)
-        return found
+        return self._filled(alias, found)
 
     async def ahead(self, aliases: Iterable[str]) -> None:
         """Ask for credentials before their tool runs; only a server that is away matters now."""
@@ -179,8 +180,25 @@ class CommandSecrets:
         for name in names:
             found = self._asking.lifted.get(name) or await self._found(name, "keychain")
             if found is not None:
-                made[name] = found["data"]
+                made[name] = self._filled(name, found)["data"]
         return made
+
+    def _filled(self, name: str, found: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What was found; where that are names of variables, with those of this worker."""
+        names = found.get(VARIABLES)
+        if not names:
+            return found
+        made = {field: self._variable(name, str(of)) for field, of in names.items()}
+        single = {"value": next(iter(made.values()))} if len(made) == 1 else {}
+        return {"type": found["type"], "data": single | made}
+
+    def _variable(self, name: str, of: str) -> Any:  # noqa: ANN401 - a text, or the map of a JSON object
+        lifted = self._asking.lifted.get(of)
+        if lifted is None:
+            message = f"the variable {of[:80]} of `keychain.{name}` is no secret of this pool"
+            raise ToolError("auth", "credential_not_found", message)
+        data = lifted["data"]
+        return data["value"] if lifted["type"] == "secret" and "value" in data else data
 
     async def inputs(self) -> Mapping[str, Any]:
         """The secret inputs of the run, by the names of their places."""
@@ -231,4 +249,4 @@ def _credential(text: str) -> dict[str, Any]:
 
 def _secret_texts(found: Mapping[str, Any], name: str) -> Iterable[str]:
     """The texts to be covered: an input is one whatever its name; others say where and as whom."""
-    return (texts_in if name == _INPUTS else secrets_in)(found)
+    return texts_in(found) if name == _INPUTS else secrets_in(found["data"])

@@ -162,6 +162,37 @@ async def test_a_lifted_variable_needs_no_server_and_is_covered_from_the_start(s
     assert server.asked == []
 
 
+async def test_an_entry_of_variables_has_the_fields_of_its_map(server, redactor):
+    known = {
+        "WORD": {"type": "secret", "data": {"value": "word-7d7"}},
+        "PAIR": {"type": "basic", "data": {"username": "u", "password": "pw-7d8"}},
+    }
+    server.kept = {
+        ("keychain", "both"): {
+            "type": "secret",
+            "data": {},
+            "variables": {"w": "WORD", "p": "PAIR"},
+        },
+        ("keychain", "one"): {"type": "secret", "data": {}, "variables": {"w": "WORD"}},
+        ("keychain", "far"): {"type": "secret", "data": {}, "variables": {"w": "OTHER"}},
+        ("credential", "one"): {"type": "secret", "data": {}, "variables": {"w": "WORD"}},
+    }
+    own = made(server, redactor, lifted=known).of(command())
+
+    assert await own.keychain(["both", "one"]) == {
+        "both": {"w": "word-7d7", "p": {"username": "u", "password": "pw-7d8"}},
+        "one": {"value": "word-7d7", "w": "word-7d7"},
+    }
+    assert await own.credential("one") == {
+        "type": "secret", "data": {"value": "word-7d7", "w": "word-7d7"},
+    }  # fmt: skip
+    with pytest.raises(ToolError) as caught:
+        await own.keychain(["far"])
+    assert (caught.value.kind, caught.value.code) == ("auth", "credential_not_found")
+    own.close()
+    assert redactor.redact("OTHER WORD word-7d7") == "OTHER WORD ***"
+
+
 NAMING = """\
 - step: s
   tool:

@@ -15,7 +15,7 @@ from noetl.server.access.caller import LOCAL, own_pool
 from noetl.server.fleet.workers import WORKER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from noetl.api.credentials import SealedAnswer, SealedKind
     from noetl.clock import Clock
@@ -101,7 +101,7 @@ class Deliveries:
             given()
             await asyncio.sleep(0)  # whoever was told sends, and we work while that is under way
         about = about_delivery(asked.worker_id, asked.execution_id, asked.name)
-        secrets = texts_in if asked.kind == INPUTS else secrets_in
+        secrets = texts_in if asked.kind == INPUTS else _in_data
         return self._sealing.seal(key, value, about, until, secrets=secrets)
 
     async def _row(self, asked: Asked, run: RunFacts | None) -> CredentialRow | None:
@@ -126,6 +126,10 @@ class Deliveries:
         if not _is_alias(name, run):
             raise Forbidden(f"{run.path} does not name the credential `{name[:80]}`")
         return await self._resolution.opened(name, row)
+
+
+def _in_data(value: Any) -> Iterator[str]:  # noqa: ANN401 - type and fields, or names of variables
+    return secrets_in(value["data"])
 
 
 def _is_alias(name: str, run: RunFacts) -> bool:

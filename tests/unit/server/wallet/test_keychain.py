@@ -85,6 +85,22 @@ async def test_every_kind_of_the_wallet() -> None:
 
 
 @virtually
+async def test_an_entry_of_variables_is_told_by_names_and_nothing_is_built_on_it() -> None:
+    chain = """keychain:
+  - {name: mail, kind: secret_manager, provider: env, map: {user: "{{ workload.who }}_USER"}}
+  - {name: none, kind: secret_manager, provider: env}
+  - {name: built, kind: static, map: {of: "{{ keychain.mail.user }}"}}
+"""
+    async with scene() as s:
+        command = await s.claimed(chain + FLOW, {"who": "MAIL"})
+        found = await s.sealed("mail", command, kind="keychain")
+        assert found == {"type": "secret", "data": {}, "variables": {"user": "MAIL_USER"}}
+        for name, code in (("none", "secret_refused"), ("built", "secret_missing")):
+            told = await refusal(s.sealed(name, command, kind="keychain"))
+            assert told.problem.code == code
+
+
+@virtually
 async def test_an_entry_builds_on_earlier_ones_and_asks_for_a_token() -> None:
     chain = """keychain:
   - {name: app, kind: secret_manager, provider: vault, auth: vault, map: {id: "kv/app#id"}}

@@ -34,6 +34,21 @@ def is_fetched(entry: Mapping[str, Any]) -> bool:
     return kind in FETCHED or (kind == "bearer" and bool(entry.get("endpoint")))
 
 
+def is_variable(entry: Mapping[str, Any]) -> bool:
+    """Whether an entry stands for variables of the worker that uses it."""
+    return entry["kind"] == "secret_manager" and entry.get("provider") == "env"
+
+
+def names_of(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """What the secrets of an entry are called where they lie, by its fields."""
+    names = entry.get("map") or {}
+    if not names:
+        raise SourceRefused(
+            f"the entry `{entry['name']}` names no secret", hint="write `map: {field: name}`"
+        )
+    return dict(names)
+
+
 class Entries:
     """Makes values of entries whose templates are rendered."""
 
@@ -126,14 +141,10 @@ class Entries:
     # ------------------------------------------------------------------ of others
 
     async def _managed(self, tenant_id: str, entry: Mapping[str, Any]) -> Made:
-        provider, names = str(entry.get("provider") or ""), entry.get("map") or {}
-        if provider == "env":
+        provider, names = str(entry.get("provider") or ""), names_of(entry)
+        if is_variable(entry):
             raise SourceMissing(
                 f"the entry `{entry['name']}` is a variable, which only the system pool reads"
-            )
-        if not names:
-            raise SourceRefused(
-                f"the entry `{entry['name']}` names no secret", hint="write `map: {field: name}`"
             )
         auth = await self._opened.auth(tenant_id, entry.get("auth") or entry.get("credential"))
         region = str(entry.get("region") or "")

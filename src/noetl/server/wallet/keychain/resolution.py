@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from noetl.api.credentials import VARIABLES
 from noetl.dsl.secret_inputs import with_secrets
 from noetl.edge.errors import NotFound
 from noetl.server.wallet.errors import must_reside
-from noetl.server.wallet.keychain.entries import is_fetched
+from noetl.server.wallet.keychain.entries import is_fetched, is_variable, names_of
 from noetl.server.wallet.keychain.kept import Keeping, Made, refresh_token_of
 from noetl.server.wallet.keychain.opened import without_refresh
 from noetl.server.wallet.keychain.posted import digest_of, must_name, renewal_of
@@ -126,6 +127,8 @@ class Resolution:
     async def entry(self, run: RunFacts, name: str) -> Found:
         """The value of a keychain entry of the run's playbook."""
         entry = run.named.keychain[name]
+        if is_variable(written(entry)):
+            return await self._variables(run, entry), None
         found = await self._value(run, entry)
         return _found(without_refresh(found) if entry.kind in _TOKENS else found)
 
@@ -140,9 +143,7 @@ class Resolution:
 
     async def _value(self, run: RunFacts, entry: KeychainEntry, *, stays: bool = False) -> Value:
         """The value of an entry; one that stays here is what another one is asked for with."""
-        must_reside(
-            f"the entry `{entry.name}`", entry.residency, entry.allowed_regions, self._region
-        )
+        self._must_reside(entry)
         spot = spot_of(run, entry)
         if entry.kind == "static" and not entry.map and not entry.credential:
             return await self._put(run, spot, await self._keychain.at(spot))
@@ -162,6 +163,25 @@ class Resolution:
 
         What it is asked for with goes to whom it is asked from, and not to a worker.
         """
+        before_it = refresh_token_of(before)
+        wanted = await self._wanted(run, entry, stays=stays)
+        return await self._entries.make(run.tenant_id, wanted, before_it, stays=stays)
+
+    async def _variables(self, run: RunFacts, entry: KeychainEntry) -> dict[str, Any]:
+        """The names of the variables that the worker reads, by field; their values are not here."""
+        self._must_reside(entry)
+        names = names_of(await self._wanted(run, entry, stays=False))
+        return {"type": "secret", "data": {}, VARIABLES: names}
+
+    def _must_reside(self, entry: KeychainEntry) -> None:
+        must_reside(
+            f"the entry `{entry.name}`", entry.residency, entry.allowed_regions, self._region
+        )
+
+    async def _wanted(
+        self, run: RunFacts, entry: KeychainEntry, *, stays: bool
+    ) -> Mapping[str, Any]:
+        """An entry with its templates filled in."""
         wanted = written(entry)
         named, builds = reads(wanted), stays or is_fetched(wanted)
         if named:
@@ -172,8 +192,7 @@ class Resolution:
             row = await self._runs.row(run.execution_id)
             secrets = await self._inputs.of(run.tenant_id, run.execution_id)
             wanted = filled(wanted, row, with_secrets(row.workload, secrets), earlier)
-        before_it = refresh_token_of(before)
-        return await self._entries.make(run.tenant_id, wanted, before_it, stays=stays)
+        return wanted
 
 
 def spot_of(run: RunFacts, entry: KeychainEntry) -> Spot:
