@@ -195,7 +195,7 @@ async def test_a_key_service_in_the_same_network_is_reached_though_authors_are_k
                     "name": "far", "type": "bearer",
                     "from": {"vault": "kv/x", "auth": "near"},
                 }  # fmt: skip
-                way = {"name": "near", "type": "mcp", "data": {"url": vault.url, "token": "t-1"}}
+                way = {"name": "near", "type": "vault", "data": {"url": vault.url, "token": "t-1"}}
                 for body in (way, far):
                     assert (await http.post("/api/credentials", json=body)).status_code == 200
                 before = len(vault.asked)

@@ -8,6 +8,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, quote, urlsplit
 
+from noetl.dsl.documents.credential import first_names
 from noetl.secrets.source import needed
 
 if TYPE_CHECKING:
@@ -32,10 +33,11 @@ class AwsKeys:
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> AwsKeys:
         """The keys of a credential of the type `aws`."""
+        fields = first_names("aws", fields)
         return cls(
-            access_key_id=needed(fields, ("access_key_id", "aws_access_key_id"), _WHAT),
-            secret_access_key=needed(fields, ("secret_access_key", "aws_secret_access_key"), _WHAT),
-            session_token=str(fields.get("session_token") or fields.get("aws_session_token") or ""),
+            access_key_id=needed(fields, ("access_key_id",), _WHAT),
+            secret_access_key=needed(fields, ("secret_access_key",), _WHAT),
+            session_token=str(fields.get("session_token") or ""),
         )
 
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from noetl.dsl.documents.credential import TYPES
-from noetl.dsl.shape import Fields
+from noetl.dsl.documents.credential import first_names
 from noetl.tools.base import ToolError
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ async def fields_of(
     if alias is None:
         return _opened(_checked({"type": auth.get("type", wanted[0]), **own}, wanted, where), ctx)
     found = _checked(await credential(str(alias), ctx), wanted, f"{where}: `{alias}`")
-    return _opened({**found, **_first_names(str(found["type"]), own)}, ctx)
+    return _opened({**found, **first_names(str(found["type"]), own)}, ctx)
 
 
 async def credential(alias: str, ctx: ToolContext) -> dict[str, Any]:
@@ -68,7 +67,7 @@ def _checked(fields: Mapping[str, Any], wanted: tuple[str, ...], where: str) -> 
     if kind not in wanted:
         message = f"{where} is of type {kind}, and {' or '.join(wanted)} is needed"
         raise ToolError("auth", "credential_type", message)
-    return {"type": kind, **_first_names(kind, fields)}
+    return {"type": kind, **first_names(kind, fields)}
 
 
 def _opened(fields: dict[str, Any], ctx: ToolContext) -> dict[str, Any]:
@@ -100,14 +99,3 @@ def _of_address(url: str) -> dict[str, str]:
         "sslmode": asked.get("sslmode"),
     }
     return {name: unquote(str(value)) for name, value in told.items() if value}
-
-
-def _first_names(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields under their first names (`db_host` is `host`), without empty ones."""
-    model = TYPES.get(kind)
-    known = {} if model is None else Fields.of(model).by_name
-    return {
-        known[name][1].name if name in known else name: value
-        for name, value in fields.items()
-        if name != "type" and value not in (None, "")
-    }

@@ -107,11 +107,16 @@ class OAuth2Data(Model):
 
     client_id: str | None = _field("client id")
     client_secret: str | None = _field("client secret")
-    token_url: str | None = _field("where tokens are fetched")
+    token_url: str | None = _field("where tokens are fetched", "endpoint", "url")
     scopes: Any = _field("scopes", "scope", shape=_TEXTS)
     audience: str | None = _field("audience")
     grant_type: str | None = _field("grant type (client_credentials)")
     refresh_token: str | None = _field("refresh token")
+    resource: str | None = _field("resource")
+    auth_style: str | None = _field(
+        "how the client proves itself: in the body, or `basic`",
+        shape=choice("body", "basic"),
+    )
     username: str | None = _field("user of a password grant")
     password: str | None = _field("password of a password grant")
 
@@ -173,14 +178,67 @@ class AwsData(Model):
     session_token: str | None = _field("session token", "aws_session_token")
     region: str | None = _field("region", "aws_region")
     endpoint: str | None = _field("endpoint of an S3-like store", "endpoint_url")
+    role_arn: str | None = _field("role that a session takes")
+    role_session_name: str | None = _field("name of the session (noetl)")
+    external_id: str | None = _field("external id of the role")
+    duration_seconds: Any = _field(
+        "how long a session lasts", shape=ByType(number=whole(900, 43_200), text=Text())
+    )
 
 
 @model
 class GcpData(Model):
     """A Google identity; without a service account, the ambient one."""
 
-    service_account: Any = _field("service-account JSON", shape=_DOCUMENT)
+    service_account: Any = _field("service-account JSON", "service_account_json", shape=_DOCUMENT)
     project: str | None = _field("project", "project_id")
+    impersonate: str | None = _field("account whose tokens are asked for")
+    endpoint: str | None = _field("endpoint, when it is not Google's", "endpoint_url")
+    access_key_id: str | None = _field("HMAC key id, for objects in SQL of DuckDB", "access_key")
+    secret_access_key: str | None = _field("HMAC secret", "secret_key")
+
+
+@model
+class AzureData(Model):
+    """An application of Microsoft Entra, and its Key Vault."""
+
+    tenant_id: str | None = _field("tenant", "tenant")
+    client_id: str | None = _field("client id")
+    client_secret: str | None = _field("client secret")
+    vault_url: str | None = _field("address of the Key Vault", "endpoint")
+    authority: str | None = _field("where tokens are fetched, when it is not Microsoft's")
+
+
+@model
+class VaultData(Model):
+    """A server of HashiCorp Vault."""
+
+    url: str | None = _field("address", "address", "endpoint")
+    token: str | None = _field("token")
+    namespace: str | None = _field("namespace")
+    mount: str | None = _field("mount of the secrets (secret)")
+
+
+@model
+class KubernetesData(Model):
+    """An API server of Kubernetes."""
+
+    url: str | None = _field("address", "server", "endpoint")
+    token: str | None = _field("token of a service account")
+    namespace: str | None = _field("namespace (default)")
+    ca: str | None = _field("certificates of authorities, in PEM", "ca_cert")
+
+
+@model
+class MysqlData(Model):
+    """A MySQL database that DuckDB attaches."""
+
+    host: str | None = _field("host")
+    port: Any = _field("port", shape=ByType(number=whole(1, 65_535), text=Text()))
+    user: str | None = _field("user")
+    password: str | None = _field("password")
+    database: str | None = _field("database")
+    sslmode: str | None = _field("TLS mode")
 
 
 @model
@@ -214,9 +272,24 @@ TYPES: Mapping[str, type[Model]] = {
     "s3": AwsData,
     "gcp": GcpData,
     "gcs": GcpData,
+    "azure": AzureData,
+    "vault": VaultData,
+    "kubernetes": KubernetesData,
+    "mysql": MysqlData,
     "mcp": McpData,
     "secret": SecretData,
 }
+
+
+def first_names(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a type under their first names (`db_host` is `host`), without empty ones."""
+    cls = TYPES.get(kind)
+    known = {} if cls is None else Fields.of(cls).by_name
+    return {
+        known[name][1].name if name in known else name: value
+        for name, value in fields.items()
+        if name != "type" and value not in (None, "")
+    }
 
 
 # ---------------------------------------------------------------------------- what is secret
@@ -229,6 +302,9 @@ PLAIN = frozenset({
     "grant_type", "token_type", "expires_in", "expires_at", "issued_at", "version",
     "client_email", "auth_uri", "token_uri", "auth_provider_x509_cert_url",
     "client_x509_cert_url", "universe_domain", "access_key_id",
+    "auth_style", "resource", "impersonate",
+    "role_arn", "role_session_name", "duration_seconds", "tenant_id", "vault_url", "authority",
+    "namespace", "mount",
 })  # fmt: skip
 _UNCLEAR = frozenset({"access_key"})
 """Names of a plain field that others give a secret."""

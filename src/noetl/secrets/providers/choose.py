@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     from noetl.secrets.fetch import Fetch
     from noetl.secrets.providers.base import SecretManager
 
-PROVIDERS: Final = ("gcp", "aws", "azure", "vault", "k8s")
+TYPE_OF: Final = {
+    "gcp": "gcp", "aws": "aws", "azure": "azure", "vault": "vault", "k8s": "kubernetes",
+}  # fmt: skip
+"""The type whose fields a provider reads."""
+PROVIDERS: Final = tuple(TYPE_OF)
 
 
 def manager_of(  # noqa: PLR0913 - the entry's keys and the ports
@@ -37,7 +41,7 @@ def manager_of(  # noqa: PLR0913 - the entry's keys and the ports
     region: str = "",
     metadata: Fetch | None = None,
 ) -> SecretManager:
-    """A secret manager for the fields of a credential; a missing field is named."""
+    """A secret manager for the fields of its type by their first names; a missing one is told."""
     what = f"a credential for the provider {provider}"
     if provider == "gcp":
         account = account_of(fields)
@@ -52,7 +56,7 @@ def manager_of(  # noqa: PLR0913 - the entry's keys and the ports
             bearer=Bearer(
                 clock, partial(google_mint, fetch, clock, account=account, metadata=metadata)
             ),
-            project=_text(fields, "project_id") or (account.project if account else ""),
+            project=_text(fields, "project") or (account.project if account else ""),
             base=base,
         )
     if provider == "aws":
@@ -60,19 +64,19 @@ def manager_of(  # noqa: PLR0913 - the entry's keys and the ports
             fetch,
             clock,
             keys=AwsKeys.of(fields),
-            region=region or needed(fields, ("region", "aws_region"), what),
+            region=region or needed(fields, ("region",), what),
             endpoint=_text(fields, "endpoint"),
         )
     if provider == "azure":
         return AzureSecrets(
             fetch,
             bearer=Bearer(clock, partial(azure_mint, fetch, fields, scope=SCOPE)),
-            vault_url=needed(fields, ("vault_url", "endpoint"), what),
+            vault_url=needed(fields, ("vault_url",), what),
         )
     if provider == "vault":
         return VaultSecrets(
             fetch,
-            address=needed(fields, ("url", "address", "endpoint"), what),
+            address=needed(fields, ("url",), what),
             token=needed(fields, ("token",), what),
             namespace=_text(fields, "namespace"),
             mount=_text(fields, "mount") or MOUNT,
@@ -80,10 +84,10 @@ def manager_of(  # noqa: PLR0913 - the entry's keys and the ports
     if provider == "k8s":
         return K8sSecrets(
             fetch,
-            server=needed(fields, ("url", "server", "endpoint"), what),
+            server=needed(fields, ("url",), what),
             token=needed(fields, ("token",), what),
             namespace=_text(fields, "namespace") or "default",
-            authority=_text(fields, "ca") or _text(fields, "ca_cert"),
+            authority=_text(fields, "ca"),
         )
     raise SourceRefused(
         f"{provider[:40]!r} is no secret manager", hint=f"use {', '.join(PROVIDERS)}"

@@ -21,7 +21,7 @@ _TENANT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,253}\Z")
 
 async def mint(fetch: Fetch, fields: Mapping[str, Any], *, scope: str) -> Token:
     """An access token for a scope: fields `access_token`, `token`, `token_type`."""
-    tenant = needed(fields, ("tenant_id", "tenant"), _WHAT)
+    tenant = needed(fields, ("tenant_id",), _WHAT)
     if not _TENANT.match(tenant):
         raise SourceRefused("the field `tenant_id` is not the id of a tenant of Azure")
     authority = str(fields.get("authority") or LOGIN).rstrip("/")

@@ -105,7 +105,7 @@ async def mint_id_token(
 
 def account_of(fields: Mapping[str, Any]) -> ServiceAccount | None:
     """The service account of a credential's fields: inside of `service_account`, or the fields."""
-    inner = fields.get("service_account") or fields.get("service_account_json")
+    inner = fields.get("service_account")
     if inner:
         return ServiceAccount.of(inner)
     return ServiceAccount.of(fields) if "private_key" in fields else None

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 FORM: Final = "application/x-www-form-urlencoded"
 GRANTS: Final = ("client_credentials", "refresh_token", "password")
 _WHO: Final = "the OAuth 2 server"
-_OPTIONAL: Final = ("scope", "audience", "resource")
+_OPTIONAL: Final = {"scope": "scopes", "audience": "audience", "resource": "resource"}
+"""What is asked for besides, and the fields that say so."""
 _OF_GRANT: Final = {
     "client_credentials": (),
     "refresh_token": ("refresh_token",),
@@ -56,10 +57,14 @@ async def mint(
 
 async def mint_of(fetch: Fetch, fields: Mapping[str, Any], *, endpoint: str = "") -> Token:
     """Ask for a token with the fields of a credential of the type `oauth2`."""
-    what = "a credential of the type oauth2"
-    url = endpoint or needed(fields, ("token_url", "endpoint", "url"), what)
+    url = endpoint or url_of(fields)
     data, headers = grant_of(fields)
     return await mint(fetch, url, data=data, headers=headers)
+
+
+def url_of(fields: Mapping[str, Any]) -> str:
+    """Where a credential's fields say that tokens are asked for."""
+    return needed(fields, ("token_url",), "a credential of the type oauth2")
 
 
 def grant_of(fields: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -73,8 +78,8 @@ def grant_of(fields: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]
     data: dict[str, Any] = {"grant_type": grant}
     for name in _OF_GRANT[grant]:
         data[name] = needed(fields, (name,), what)
-    for name in _OPTIONAL:
-        value = fields.get(name) or fields.get(f"{name}s")
+    for name, of in _OPTIONAL.items():
+        value = fields.get(of)
         if value:
             data[name] = value if isinstance(value, str) else " ".join(map(str, value))
     is_public = grant != "client_credentials" and not fields.get("client_secret")

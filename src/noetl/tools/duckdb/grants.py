@@ -140,19 +140,18 @@ async def _store(
     endpoint = str(fields.get("endpoint") or "")
     if endpoint:
         await stores_of(ctx).must_reach(endpoint if "://" in endpoint else f"https://{endpoint}")
-    made.secrets.append(
-        {"name": name, "type": kind, "fields": _object_fields(kind, fields, prefix)}
-    )
+    made.secrets.append({"name": name, "type": kind, "fields": object_fields(kind, fields, prefix)})
 
 
-def _object_fields(kind: str, fields: Mapping[str, Any], scope: str) -> dict[str, Any]:
+def object_fields(kind: str, fields: Mapping[str, Any], scope: str) -> dict[str, Any]:
+    """The fields of a secret for objects."""
     found = {
         "key_id": fields.get("access_key_id"),
         "secret": fields.get("secret_access_key"),
-        "session_token": fields.get("session_token"),
-        "region": fields.get("region"),
         "scope": scope,
     }
+    if kind == "s3":
+        found |= {"session_token": fields.get("session_token"), "region": fields.get("region")}
     if kind == "gcs" and not found["key_id"]:
         message = "DuckDB reads gs:// with HMAC keys: access_key_id and secret_access_key"
         raise ToolError("auth", "credential_type", message)

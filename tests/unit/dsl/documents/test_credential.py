@@ -30,6 +30,10 @@ DATA = {
     "s3": "{aws_access_key_id: a, secret_key: s, endpoint: 'http://a'}",
     "gcp": "{service_account: '{}'}",
     "gcs": "{}",
+    "azure": "{tenant: t, client_id: c, client_secret: s, vault_url: 'https://a'}",
+    "vault": "{address: 'https://a', token: t, namespace: n, mount: m}",
+    "kubernetes": "{server: 'https://a', token: t, namespace: n, ca: c}",
+    "mysql": "{host: db, port: 3306, user: u, password: p, database: d}",
     "mcp": "{url: 'https://a', token: t, headers: {x-a: b}}",
     "secret": "{value: v}",
 }

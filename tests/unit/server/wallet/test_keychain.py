@@ -100,6 +100,34 @@ async def test_an_entry_of_variables_is_told_by_names_and_nothing_is_built_on_it
             assert told.problem.code == code
 
 
+MANAGED = {
+    "aws": ("aws", {"access_key": "a", "secret_key": CANARY, "aws_region": "r-1",
+                    "endpoint_url": "https://a"}, "https://a"),
+    "azure": ("azure", {"tenant": "t-1", "client_id": "c", "client_secret": CANARY,
+                        "endpoint": "https://z", "authority": "https://login"},
+              "https://login/t-1/oauth2/v2.0/token"),
+    "vault": ("vault", {"address": "https://v", "token": CANARY, "mount": "m-1", "namespace": "n"},
+              "https://v/v1/m-1/data/s"),
+    "k8s": ("kubernetes", {"server": "https://k", "token": CANARY, "namespace": "n-1"},
+            "https://k/api/v1/namespaces/n-1/secrets/s"),
+}  # fmt: skip
+
+
+@virtually
+async def test_a_secret_manager_is_asked_with_the_fields_of_its_type_by_any_name() -> None:
+    for provider, (kind, data, url) in MANAGED.items():
+        chain = (
+            f"keychain: [{{name: it, kind: secret_manager, provider: {provider}, auth: own,"
+            f" map: {{v: {'s' if provider == 'azure' else 's#f'}}}}}]\n"
+        )
+        asked = Asked(lambda _: Answer(status=403, headers={}, body=b"{}"))
+        async with scene(fetch=asked) as s:
+            await credentials(s, own=(kind, data))
+            command = await s.claimed(chain + FLOW)
+            await refusal(s.sealed("it", command, kind="keychain"))
+        assert [ask.url for ask in asked.asks] == [url]
+
+
 @virtually
 async def test_an_entry_builds_on_earlier_ones_and_asks_for_a_token() -> None:
     chain = """keychain:
@@ -117,7 +145,7 @@ async def test_an_entry_builds_on_earlier_ones_and_asks_for_a_token() -> None:
 
     asked = Asked(answer)
     async with scene(fetch=asked) as s:
-        await credentials(s, vault=("mcp", {"url": "https://vault", "token": "vault-tok-1"}))
+        await credentials(s, vault=("vault", {"url": "https://vault", "token": "vault-tok-1"}))
         command = await s.claimed(chain + FLOW, {"realm": "r1"})
         found = await s.sealed("t", command, kind="keychain")
         assert found["data"]["access_token"] == CANARY
@@ -305,7 +333,7 @@ async def test_a_credential_is_read_where_it_lies() -> None:
     asked = Asked(lambda _: {"payload": {"data": secret}, "data": {"data": {"v": CANARY}}})
     body = 'workflow:\n  - {step: start, tool: {kind: http, auth: %s, url: "http://x"}}\n'
     async with scene(fetch=asked) as s:
-        await credentials(s, vault=("mcp", {"url": "https://vault", "token": "vault-tok-1"}))
+        await credentials(s, vault=("vault", {"url": "https://vault", "token": "vault-tok-1"}))
         await s.client.put_credential(CredentialPut(
             name="far", type="bearer",
             from_={"provider": "vault", "map": {"token": "app#v"}, "auth": "vault"},

@@ -122,7 +122,7 @@ async def test_a_worker_gets_by_a_value_nothing_that_it_would_not_be_given() -> 
         admin = await person(r, "admin")
         worker = await person(r, "worker", pool="shared")
         for put in (
-            CredentialPut(name="vault", type="mcp", data={"url": "https://v", "token": CANARY}),
+            CredentialPut(name="vault", type="vault", data={"url": "https://v", "token": CANARY}),
             CredentialPut(name="named", type="bearer", data={"token": "given-anyway-1"}),
             CredentialPut(name="hidden", type="bearer", data={"token": CANARY}),
         ):

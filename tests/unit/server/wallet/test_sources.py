@@ -31,7 +31,7 @@ async def test_what_a_manager_gave_is_kept_sealed_for_ten_minutes() -> None:
     asked = Asked(lambda _: {"data": {"data": {"v": f"{CANARY}-{len(asked.asks)}"}}})
     async with scene(fetch=asked, lease_s=100_000) as s:
         vault = {"url": "https://vault", "token": "vault-tok-1"}
-        await s.client.put_credential(CredentialPut(name="vault", type="mcp", data=vault))
+        await s.client.put_credential(CredentialPut(name="vault", type="vault", data=vault))
         await s.client.put_credential(far(provider="vault", map={"token": "a#v"}, auth="vault"))
         command = await s.claimed(USES)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from noetl.dsl.documents.credential import first_names
 from noetl.secrets.source import SourceMissing, SourceRefused
 from noetl.secrets.tokens import aws_sts, azure, google, oauth2
 from noetl.secrets.tokens.bearer import Bearer
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 MINTERS: Final = ("aws-sts", "gcp-iam", "azure-oauth")
 _OF_PROVIDER: Final = {"aws": "aws-sts", "gcp": "gcp-iam", "azure": "azure-oauth"}
+_TYPE_OF: Final = {minter: kind for kind, minter in _OF_PROVIDER.items()}
 _AZURE: Final = "https://management.azure.com/.default"
 _TOKEN: Final = ("token", "access_token", "id_token", "value", "key")
 _KEY: Final = ("key", "api_key", "value", "token")
@@ -197,13 +199,15 @@ class Entries:
     async def _minted(self, minter: str, auth: Mapping[str, Any], entry: Mapping[str, Any]) -> Made:
         """A token of one of the clouds."""
         own = entry.get("data")
-        asked = {**auth, **own} if isinstance(own, Mapping) else dict(auth)
+        kind = _TYPE_OF[minter]
+        asked = first_names(kind, auth) | first_names(kind, own if isinstance(own, Mapping) else {})
         if minter == "aws-sts":
             token = await aws_sts.mint(
                 self._managers.fetch, self._clock, asked, region=str(entry.get("region") or "")
             )
             return Made(type="aws", fields=token.fields, expires_in=token.expires_in)
-        scope = str(asked.get("scope") or "")
+        wanted = asked.get("scope") or asked.get("scopes") or ""
+        scope = wanted if isinstance(wanted, str) else " ".join(map(str, wanted))
         if minter == "azure-oauth":
             return _bearing(await azure.mint(self._managers.fetch, asked, scope=scope or _AZURE))
         scope = scope or google.CLOUD

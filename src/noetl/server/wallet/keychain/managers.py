@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from noetl.dsl.documents.credential import secrets_in
+from noetl.dsl.documents.credential import first_names, secrets_in
 from noetl.errors import NoetlError
-from noetl.secrets.providers.choose import manager_of
+from noetl.secrets.providers.choose import TYPE_OF, manager_of
 from noetl.secrets.source import SourceMissing, SourceRefused
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Managers:
     def _manager(self, provider: str, fields: Mapping[str, Any], region: str) -> SecretManager:
         return manager_of(
             provider,
-            fields,
+            first_names(TYPE_OF.get(provider, ""), fields),
             self.fetch,
             clock=self._clock,
             region=region,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from noetl.dsl.documents.credential import first_names
 from noetl.secrets.source import SourceRefused
 from noetl.secrets.tokens import oauth2
 from noetl.server.wallet.credentials import FROM, missing
@@ -83,6 +84,7 @@ class Opened:
         """A token for the fields of a client of an OAuth 2 server."""
         if refresh_token and fields.get("refresh_token"):
             fields = {**fields, "refresh_token": refresh_token}
+        fields = first_names(CLIENT, fields)
         token = await oauth2.mint_of(self._managers.fetch, fields, endpoint=endpoint)
         return Made(type=CLIENT, fields=token.fields, expires_in=token.expires_in)
 
@@ -118,7 +120,8 @@ class Opened:
             if auth is None:
                 return own
         row = await self.row(tenant_id, str(auth))
-        return {**await self.fields(row, depth), **own}
+        found = await self.fields(row, depth)
+        return {**first_names(row.type, found), **first_names(row.type, own)}
 
     async def _read(
         self, row: CredentialRow, source: Mapping[str, Any], depth: int
