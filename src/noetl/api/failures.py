@@ -104,7 +104,7 @@ RUNS: Final[dict[str, Reason]] = {
     "duplicate_column": Reason("Two columns have the same name.",
         "Give them names with `as` or `mapping`."),
     "egress_denied": Reason("The address may not be reached from steps.",
-        "Ask whoever runs the workers to allow it, or use a public address."),
+        "Use a public address, or ask whoever runs the workers to list it in NOETL_HTTP_ALLOW."),
     "engine_error": Reason("A fault of NoETL itself stopped the run.",
         "Report it with the log of the run (`noetl events`)."),
     "event_limit": Reason("The run has more events than it may.",
@@ -422,3 +422,11 @@ PROCESSES: Final[dict[str, Reason]] = {
     "worker.cannot_start": Reason("The worker could not start.",
         "Read the message."),
 }  # fmt: skip
+
+
+def reason_of(code: str) -> Reason | None:
+    """What a code of a run stands for, also one with a number or a name in it."""
+    if code in RUNS:
+        return RUNS[code]
+    found = (reason for shape, reason in PATTERNS.items() if code.startswith(shape[:-1]))
+    return next(found, None)

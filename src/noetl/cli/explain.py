@@ -51,6 +51,7 @@ def explain(
 
 def topics() -> tuple[str, ...]:
     """Every topic to start from: of the language, then of the command line."""
+    from noetl.api.failures import RUNS
     from noetl.dsl.explain import topics as of_language
     from noetl.engine.events import KINDS
 
@@ -58,7 +59,7 @@ def topics() -> tuple[str, ...]:
         *of_language(),
         *(f"event.{name}" for name in KINDS),
         *(f"exit.{code}" for code in EXITS),
-        *(f"error.{code}" for code in FAILURES),
+        *(f"error.{code}" for code in sorted({*FAILURES, *RUNS})),
         *(f"setting.{setting.name}" for setting in SETTINGS),
     )
 
@@ -96,6 +97,7 @@ def nearest_topics(topic: str) -> tuple[str, ...]:
 
 
 def _of_command_line(topic: str) -> "Explanation | None":
+    from noetl.api.failures import reason_of
     from noetl.dsl.explain import Explanation
 
     head, _, name = topic.partition(".")
@@ -109,6 +111,10 @@ def _of_command_line(topic: str) -> "Explanation | None":
         failure = FAILURES[code]
         text = f"{failure.meaning}\n\nThe command ends with {failure.exit_code}."
         return Explanation(topic=topic, title=failure.meaning, text=text)
+    reason = reason_of(code)
+    if reason is not None:
+        text = f"{reason.meaning}\n\nWhat to do: {reason.remedy}"
+        return Explanation(topic=topic, title=reason.meaning, text=text)
     for setting in SETTINGS:
         if topic in {f"setting.{setting.name}", setting.name}:
             return Explanation(

@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from noetl.api.failures import PATTERNS, RUNS
 from noetl.cli.explain import find, topics
 from noetl.cli.failures import EXITS, FAILURES
 from noetl.settings import SETTINGS
@@ -85,3 +86,17 @@ def test_an_event_is_a_topic(noetl):
     assert shown.startswith("event.command.issued\n\nWork for a worker")
     assert "meta.command_key" in shown
     assert noetl("explain", "event.command.isued").code == 5
+
+
+@pytest.mark.parametrize(
+    ("topic", "code"),
+    [("egress_denied", "egress_denied"), ("error.TLS_ERROR", "TLS_ERROR"), ("PG_23505", "PG_*"),
+     ("error.http_401", "http_*")],
+)  # fmt: skip
+def test_a_code_of_a_run_is_explained_with_its_remedy(noetl, topic, code):
+    reason = (RUNS | PATTERNS)[code]
+    found = json.loads(noetl("explain", topic, "-o", "json").out)
+
+    assert (found["topic"], found["title"], found["text"]) == (
+        topic, reason.meaning, f"{reason.meaning}\n\nWhat to do: {reason.remedy}",
+    )  # fmt: skip

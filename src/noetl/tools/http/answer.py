@@ -64,7 +64,7 @@ async def read_body(
         kept += piece
         if len(kept) > wanted.max_bytes:
             if ctx.blobs is None:
-                message = f"the answer is larger than {wanted.max_bytes} bytes"
+                message = f"the answer is larger than {wanted.max_bytes} bytes (`max_bytes`)"
                 raise ToolError("limit", "output_limit", message)
             return await _to_blob(bytes(kept), pieces, headers, ctx)
     return Body(value=value_of(bytes(kept), headers, wanted.response_type))
@@ -150,5 +150,5 @@ def _json(raw: bytes) -> Any:  # noqa: ANN401 - any JSON
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
         head = raw[:ERROR_BYTES].decode("utf-8", "replace")
-        message = f"the answer is no JSON: {fault}"
+        message = f"the answer is no JSON ({fault}): `response_type: text` takes it as it is"
         raise ToolError("parse", "invalid_json", message, details={"body": head}) from None

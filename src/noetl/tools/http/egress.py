@@ -91,6 +91,9 @@ _METADATA_HOSTS: Final = frozenset(
      "instance-data.ec2.internal"}
 )  # fmt: skip
 
+_NEVER: Final = frozenset({"metadata", "scheme", "userinfo", "host", "port"})
+"""Reasons that no setting opens."""
+
 _NUMBER: Final = re.compile(r"(?:0[xX][0-9a-fA-F]*|[0-9]+)")
 _DOTS: Final = str.maketrans("\u3002\uff61", "..")
 _NOT_IN_HOSTS: Final = re.compile(r"[\x00-\x20\x7f%/\\?#@<>^|]")
@@ -99,6 +102,8 @@ _NOT_IN_HOSTS: Final = re.compile(r"[\x00-\x20\x7f%/\\?#@<>^|]")
 def denied(reason: str, host: str) -> ToolError:
     """The error of a request that may not leave."""
     message = f"requests to {host[:200] or 'this address'} are refused ({reason})"
+    if reason not in _NEVER:
+        message += "; NOETL_HTTP_ALLOW of the workers may list it"
     details = {"reason": reason, "host": host[:200]}
     return ToolError("egress", "egress_denied", message, details=details)
 

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 MOST_RETRY_AFTER_S: Final = 365 * 86_400.0
 _KINDS: Final = {401: "auth", 403: "auth", 404: "not_found", 429: "rate_limit"}
 _SERVER: Final = 500
+_TLS: Final = "a credential of type tls in `auth` names the authorities to trust (`ca`)"
+_REMEDIES: Final = {
+    401: ": give the task `auth`, or mend its credential (`noetl credentials rotate`)",
+    403: ": the credential of `auth` may not do this",
+}
 
 
 def status_error(status: int, headers: Mapping[str, str], body: object, now: datetime) -> ToolError:
@@ -26,7 +31,7 @@ def status_error(status: int, headers: Mapping[str, str], body: object, now: dat
     return ToolError(
         kind,
         f"http_{status}",
-        f"the server answered {status}",
+        f"the server answered {status}{_REMEDIES.get(status, '')}",
         status_code=status,
         retry_after_s=retry_after(headers.get("retry-after"), now),
         details={"body": body},
@@ -61,7 +66,7 @@ def translated(fault: Exception) -> ToolError:
         if isinstance(cause, ToolError):
             return cause
         if isinstance(cause, ssl.SSLError):
-            return ToolError("connection", "TLS_ERROR", str(cause), retryable=False)
+            return ToolError("connection", "TLS_ERROR", f"{cause}: {_TLS}", retryable=False)
         if isinstance(cause, socket.gaierror):
             return ToolError("connection", "DNS_ERROR", said)
     code = "CONN_REFUSED" if isinstance(fault, httpcore.ConnectError) else "CONN_RESET"

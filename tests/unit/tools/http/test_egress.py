@@ -281,5 +281,11 @@ def test_a_name_is_no_literal():
 
 def test_a_refusal_names_the_host_and_never_an_address():
     assert denied("private", "api.internal").message == (
-        "requests to api.internal are refused (private)"
+        "requests to api.internal are refused (private);"
+        " NOETL_HTTP_ALLOW of the workers may list it"
     )
+
+
+@pytest.mark.parametrize("reason", ["metadata", "scheme", "userinfo", "host", "port"])
+def test_what_no_setting_opens_names_none(reason):
+    assert denied(reason, "h").message == f"requests to h are refused ({reason})"
