@@ -1,7 +1,8 @@
 """Runs in the child: reads jobs from standard input, answers with rows.
 
 A program of its own, started by path and without our packages: each job gets a new database whose
-settings are locked before the first statement of the author runs.
+settings are locked before the first statement of the author runs. It is long because a program
+without our packages has one file.
 """
 
 import base64
