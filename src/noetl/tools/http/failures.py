@@ -19,10 +19,11 @@ MOST_RETRY_AFTER_S: Final = 365 * 86_400.0
 _KINDS: Final = {401: "auth", 403: "auth", 404: "not_found", 429: "rate_limit"}
 _SERVER: Final = 500
 _TLS: Final = "a credential of type tls in `auth` names the authorities to trust (`ca`)"
-_REMEDIES: Final = {
+REMEDIES: Final = {
     401: ": give the task `auth`, or mend its credential (`noetl credentials rotate`)",
     403: ": the credential of `auth` may not do this",
 }
+"""What an answer asks for, by its status."""
 
 
 def status_error(status: int, headers: Mapping[str, str], body: object, now: datetime) -> ToolError:
@@ -31,7 +32,7 @@ def status_error(status: int, headers: Mapping[str, str], body: object, now: dat
     return ToolError(
         kind,
         f"http_{status}",
-        f"the server answered {status}{_REMEDIES.get(status, '')}",
+        f"the server answered {status}{REMEDIES.get(status, '')}",
         status_code=status,
         retry_after_s=retry_after(headers.get("retry-after"), now),
         details={"body": body},

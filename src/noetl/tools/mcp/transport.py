@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Final
 import httpcore2
 import httpx2
 
+from noetl.api.failures import RUNS
 from noetl.tools.base import ToolError
 from noetl.tools.http.dial import dialled, no_socket
+from noetl.tools.http.failures import REMEDIES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -22,6 +24,7 @@ CONNECT_S: Final = 10.0
 _REFUSED: Final = 400
 _KINDS: Final = {401: "auth", 403: "auth", 404: "not_found", 429: "rate_limit"}
 _SERVER: Final = 500
+_TLS: Final = RUNS["TLS_ERROR"].remedy
 
 SocketOption = (
     tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
@@ -145,7 +148,7 @@ class Guarded(httpx2.AsyncBaseTransport):
 def refused(status: int) -> ToolError:
     """The error of an answer that is not ok."""
     kind = _KINDS.get(status, "server_error" if status >= _SERVER else "client_error")
-    message = f"the MCP server answered {status}"
+    message = f"the MCP server answered {status}{REMEDIES.get(status, '')}"
     return ToolError(kind, f"http_{status}", message, status_code=status)
 
 
@@ -159,7 +162,7 @@ def _translated(fault: Exception) -> ToolError:
         if isinstance(here, ToolError):
             return here
         if isinstance(here, ssl.SSLError):
-            return ToolError("connection", "TLS_ERROR", str(here), retryable=False)
+            return ToolError("connection", "TLS_ERROR", f"{here}: {_TLS}", retryable=False)
         if isinstance(here, socket.gaierror):
             return ToolError("connection", "DNS_ERROR", said)
         here = here.__cause__ or here.__context__

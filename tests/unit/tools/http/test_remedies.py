@@ -9,6 +9,7 @@ import pytest
 
 from noetl.tools.http.egress import Egress
 from noetl.tools.http.failures import status_error, translated
+from noetl.tools.mcp.transport import refused
 from tests.servers.http_stage import NOW, fixed, stage
 
 JSON = [("Content-Type", "application/json")]
@@ -25,6 +26,7 @@ JSON = [("Content-Type", "application/json")]
 )  # fmt: skip
 def test_an_answer_that_is_not_ok(status, message):
     assert status_error(status, {}, None, NOW).message == message
+    assert refused(status).message == message.replace("the server", "the MCP server")
 
 
 def test_a_failure_of_tls():
