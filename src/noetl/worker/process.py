@@ -51,10 +51,11 @@ from noetl.worker.blobs import ServerBlobs
 from noetl.worker.brakes import disk_is_full, memory_is_high
 from noetl.worker.identity import CannotStart, checked_pool, identified
 from noetl.worker.metrics import WorkerMetrics
-from noetl.worker.outbox import Outbox, OutboxDamaged, OutboxFull
+from noetl.worker.outbox import Outbox
 from noetl.worker.parcels import Parcels
 from noetl.worker.pulse import Line
 from noetl.worker.secrets import lifted
+from noetl.worker.shelf import OutboxDamaged, OutboxFull
 
 if TYPE_CHECKING:
     from noetl.blobs.spool.jetstream import Messages

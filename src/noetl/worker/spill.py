@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from noetl.worker.outbox import OutboxDamaged, OutboxFull
 from noetl.worker.sending import Item
+from noetl.worker.shelf import OutboxDamaged, OutboxFull
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

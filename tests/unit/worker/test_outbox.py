@@ -6,7 +6,8 @@ import pytest
 
 from noetl.api.events import Report
 from noetl.clock import SystemClock
-from noetl.worker.outbox import Kept, Outbox, OutboxDamaged, OutboxFull
+from noetl.worker.outbox import Kept, Outbox
+from noetl.worker.shelf import OutboxDamaged, OutboxFull
 
 
 def kept(number, size=10, **more):

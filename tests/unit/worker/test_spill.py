@@ -8,8 +8,9 @@ import pytest
 
 from noetl.api.http import NoAnswer
 from noetl.clock import SystemClock
-from noetl.worker.outbox import Outbox, OutboxFull
+from noetl.worker.outbox import Outbox
 from noetl.worker.parcels import Parcels
+from noetl.worker.shelf import OutboxFull
 from tests.unit.worker.fakes import FakeServer, Scripted, Stage, refusal
 from tests.unit.worker.test_outbox import kept
 
