@@ -85,7 +85,7 @@ _FOLDERS: Final = {
     "objects": "Large values of the server: the object store of the embedded stack.",
     "secrets": "Tokens, passwords, the encryption key and addresses, each in a file 0600.",
     "data": "Files of playbooks: the data root of the workers.",
-    "worker": "One folder per worker: its name, its outbox, and results on their way.",
+    "worker": "One folder per worker: its name, and its reports, lines and results on their way.",
     "runs": "Event logs of `noetl run`.",
     "spool": "Messages that wait while what they are for is away.",
 }

@@ -323,3 +323,28 @@ async def test_what_was_not_reported_is_replayed_before_anything_is_claimed(tmp_
     assert [row["event_type"] for row in rows].count("call.done") == 1
     assert [row["attempt"] for row in rows if row["event_type"] == "call.done"] == [1]
     assert ready == 200
+
+
+async def test_lines_of_an_outage_outlive_a_worker_that_is_killed(tmp_path):
+    here, flag = Site(lease_s=60.0), tmp_path / "flag"
+    waiting = f"import os, time\nwhile not os.path.exists({str(flag)!r}):\n    time.sleep(0.02)"
+    home = tmp_path / "home"
+    settings = {"WORKER_ID": "w", "NOETL_PYTHON_SANDBOX": "off"}
+    async with here.control:
+        async with here.open():
+            worker = await Worker(here, home, **settings).__aenter__()
+            run = await here.start(python(waiting + "\nfor n in range(3):\n    print('line', n)"))
+            await here.until(run, "command.started")
+        flag.touch()  # the tool speaks while nobody listens
+        while "noetl_worker_outbox_lines 3" not in (await worker.page("/metrics")).body.decode():  # noqa: ASYNC110 - the page is all there is
+            await asyncio.sleep(0.05)
+        worker.process.kill()
+        await worker.__aexit__()
+        mode = (home / "worker" / "w" / "logs.db").stat().st_mode & 0o777
+        before = (await here.parts.store.output.read(run), mode)
+        async with here.open(), Worker(here, home, **settings), here.client() as client:
+            while len(lines := await client.logs(run)) < 3:  # noqa: ASYNC110 - lines have no event
+                await asyncio.sleep(0.05)
+    assert before == ([], 0o600)
+    told = [(line["attempt"], line["n"], line["text"]) for line in lines]
+    assert told == [(1, 0, "line 0"), (1, 1, "line 1"), (1, 2, "line 2")]

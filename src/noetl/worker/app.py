@@ -86,7 +86,7 @@ class Worker:
         )
         self.servers = Servers(client, parts.server_url, parts.other)
         self.listener = None if parts.bus is None else Listener(self._ear(parts.bus))
-        self.logs = Logs(client, parts.clock)
+        self.logs = Logs(client, parts.clock, parts.backlog)
         self.heart = Chart(self.held, parts.worker_id, interval_s=parts.heartbeat_s, meters=meters)
         self.secrets = Secrets(
             Asking(
@@ -193,6 +193,7 @@ class Worker:
             await _cancelled([*claims, *loops, *self._releases, drained])
             self.reporter.afterwards.end()
             await self.reporter.saved()
+            await self.logs.saved()
             if not await self.held.emptied(ABANDON_S):
                 _log.error("tools ignore their end", extra={"count": self.held.running})
         await self._exit.leave()

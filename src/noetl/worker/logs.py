@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from noetl.api.events import MOST_LINES, LogBatch, LogLine
 from noetl.clock import rfc3339
+from noetl.worker.backlog import SHARE_BYTES
+from noetl.worker.courier import ANSWER_S
 from noetl.worker.patience import Backoff, is_passing
+from noetl.worker.shelf import OutboxDamaged, OutboxFull
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from noetl.api.client import Client
     from noetl.api.commands import Command
     from noetl.clock import Clock
+    from noetl.worker.backlog import Backlog
 
 FLUSH_S: Final = 1.0
 FLUSH_BYTES: Final = 64 << 10
@@ -28,7 +32,6 @@ COMMAND_BYTES: Final = 10 << 20
 TAIL_BYTES: Final = 1 << 20
 SHOWN_BYTES: Final = 4 << 10
 """The end of the lines that a report shows."""
-WAITING_BYTES: Final = 64 << 20
 PROGRESS_S: Final = 1.0
 _CUT: Final = " … (cut)"
 _LINE_OVERHEAD: Final = 256
@@ -49,30 +52,53 @@ class _Kept:
 
 
 class Logs:
-    """The lines of every command of this worker on their way to the server."""
+    """The lines of every command of this worker on their way to the server.
 
-    def __init__(self, client: Client, clock: Clock) -> None:
+    They go there straight from memory. The first request that fails puts them on the disk, and from
+    then on new ones go behind those, until the disk is empty. Whoever is killed or drained in
+    between leaves them to the next run; the server ignores a line that it has.
+    """
+
+    def __init__(self, client: Client, clock: Clock, backlog: Backlog | None = None) -> None:
         self.dropped = 0
         self.clock = clock
         self._client = client
+        self._backlog = backlog
+        self._is_disk_full = False
         self._waiting: deque[tuple[LogLine, int]] = deque()
         self._size = 0
+        self._taken: list[tuple[LogLine, int]] = []
+        """Lines that waited and are on their way to the server or to the disk."""
+        self._backoff = Backoff()
         self._some = asyncio.Event()
         self._many = asyncio.Event()
         self._empty = asyncio.Event()
-        self._empty.set()
         self._is_flushing = False
+        if self.kept:  # what the last run left goes first
+            self._some.set()
+        else:
+            self._empty.set()
+
+    @property
+    def kept(self) -> int:
+        """How many lines lie on the disk."""
+        return 0 if self._backlog is None else self._backlog.events
+
+    @property
+    def damaged(self) -> int:
+        """How many files were set aside."""
+        return 0 if self._backlog is None else self._backlog.damaged
 
     def of(self, command: Command) -> Lines:
         """The lines of one attempt of a command."""
         return Lines(self, command)
 
     def add(self, line: LogLine, size: int) -> None:
-        """Queue a line; while the server is away the oldest make room."""
+        """Queue a line; when neither server nor disk takes any, the oldest make room."""
         size += _LINE_OVERHEAD
         self._waiting.append((line, size))
         self._size += size
-        while self._size > WAITING_BYTES:
+        while self._size > SHARE_BYTES:
             _, gone = self._waiting.popleft()
             self._size -= gone
             self.dropped += 1
@@ -87,8 +113,8 @@ class Logs:
             await self._some.wait()
             if not self._is_flushing:
                 await _within(self._many, FLUSH_S)
-            while self._waiting:
-                await self._send(self._batch())
+            while self._waiting or self.kept:
+                await self._turn()
             self._some.clear()
             self._many.clear()
             self._empty.set()
@@ -103,29 +129,117 @@ class Logs:
         self._many.set()
         await self._empty.wait()
 
-    def _batch(self) -> list[LogLine]:
-        batch: list[LogLine] = []
-        size = 0
-        while self._waiting and size < BATCH_BYTES and len(batch) < MOST_LINES:
-            line, own = self._waiting.popleft()
-            batch.append(line)
-            size += own
-        self._size -= size
-        return batch
+    async def saved(self) -> None:
+        """Leave what was not taken on the disk; for the end, when nothing is sent any more."""
+        self._put_back()
+        await self._save()
 
-    async def _send(self, batch: list[LogLine]) -> None:
-        body = LogBatch(entries=tuple(batch))
-        backoff = Backoff()
-        while True:
+    # ------------------------------------------------------------------ one request
+
+    async def _turn(self) -> None:
+        """Send the oldest lines; they go to the disk, or stay there, when nobody answers."""
+        lines, last = await self._next()
+        if not lines:
+            await self._rest(self._backoff.next())
+            return
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                await self._client.log(LogBatch(entries=tuple(lines)))
+        except Exception as fault:  # noqa: BLE001 - the border: a transport may raise anything, lines are sent again
+            if is_passing(fault):
+                self._put_back()
+                await self._rest(self._backoff.after(fault))
+                return
+            self.dropped += len(lines)
+            _log.error("log lines were refused", extra={"reason": str(fault)})
+        self._taken = []
+        if last is not None and not await self._drop(last):
+            await self._rest(self._backoff.next())  # they are sent again, which changes nothing
+            return
+        self._backoff.reset()
+
+    async def _next(self) -> tuple[list[LogLine], int | None]:
+        """What is to be sent, and where it ends on the disk; None: it was never there."""
+        if self._backlog is None or not self.kept:
+            return [line for line, _ in self._take()], None
+        await self._save()
+        try:
+            return await self._backlog.oldest(MOST_LINES, BATCH_BYTES)
+        except OutboxFull as fault:
+            self._stay(fault)
+        except OutboxDamaged as fault:
+            self._lose(fault)
+        return [], None
+
+    async def _rest(self, delay_s: float) -> None:
+        """Wait; what is written meanwhile is on the disk within a second."""
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + delay_s
+        while await self._save() and (left_s := ends - loop.time()) > 0:
+            self._many.clear()
+            await _within(self._many, min(left_s, FLUSH_S))
+        await asyncio.sleep(ends - loop.time())
+
+    # ------------------------------------------------------------------ memory and disk
+
+    def _take(self) -> list[tuple[LogLine, int]]:
+        """What fits in one request."""
+        taken: list[tuple[LogLine, int]] = []
+        size = 0
+        while self._waiting and size < BATCH_BYTES and len(taken) < MOST_LINES:
+            taken.append(self._waiting.popleft())
+            size += taken[-1][1]
+        self._size -= size
+        self._taken = taken
+        return taken
+
+    def _put_back(self) -> None:
+        """What was taken comes first again."""
+        taken, self._taken = self._taken, []
+        self._waiting.extendleft(reversed(taken))
+        self._size += sum(size for _, size in taken)
+
+    async def _save(self) -> bool:
+        """Write down what waits, behind what is there; whether nothing waits any more."""
+        if self._backlog is None:
+            return False
+        while self._waiting:
             try:
-                return await self._client.log(body)
-            except Exception as fault:  # noqa: BLE001 - the border: a transport may raise anything, lines are sent again
-                if not is_passing(fault):
-                    self.dropped += len(batch)
-                    _log.error("log lines were refused", extra={"reason": str(fault)})
-                    return None
-                delay_s = backoff.after(fault)
-            await asyncio.sleep(delay_s)
+                self.dropped += await self._backlog.keep(self._take())
+            except OutboxFull as fault:
+                self._put_back()
+                self._stay(fault)
+                return False
+            except OutboxDamaged as fault:
+                self._put_back()
+                self._lose(fault)
+                return False  # the next try finds a new file
+            self._taken = []
+            self._is_disk_full = False
+        return True
+
+    async def _drop(self, last: int) -> bool:
+        """The server has the lines up to this place; whether the disk could be told."""
+        if self._backlog is None:
+            return True
+        try:
+            await self._backlog.drop(last)
+        except OutboxFull as fault:
+            self._stay(fault)
+            return False
+        except OutboxDamaged as fault:
+            self._lose(fault)
+        return True
+
+    def _stay(self, fault: OutboxFull) -> None:
+        """Lines stay where they are; that is told once."""
+        if not self._is_disk_full:
+            _log.error("the disk takes no log lines", extra={"reason": str(fault)})
+        self._is_disk_full = True
+
+    def _lose(self, fault: OutboxDamaged) -> None:
+        self.dropped += fault.events
+        _log.error("the file of log lines is damaged", extra={"reason": str(fault)})
 
 
 async def _within(event: asyncio.Event, seconds: float) -> None:

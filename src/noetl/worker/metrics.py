@@ -79,6 +79,7 @@ class WorkerMetrics(Meters):
         )
         self.outbox_events = gauge("outbox_events", "Reports on the disk.")
         self.outbox_bytes = gauge("outbox_bytes", "Bytes of reports on the disk.")
+        self.outbox_lines = gauge("outbox_lines", "Lines of steps on the disk.")
         self.outbox_damaged = count("outbox_damaged_total", "Files that were set aside.")
         self.leases = count("lease_lost_total", "Commands whose lease was lost.")
         self.stopped = count(
@@ -225,7 +226,8 @@ class WorkerMetrics(Meters):
         self.lost.replace({(): reports.counts.lost + spill.lost})
         self.outbox_events.set(spill.events)
         self.outbox_bytes.set(spill.size_bytes)
-        self.outbox_damaged.replace({(): spill.damaged})
+        self.outbox_lines.set(worker.logs.kept)
+        self.outbox_damaged.replace({(): spill.damaged + worker.logs.damaged})
         self.leases.replace({(): worker.heart.lost})
         self.overrun.replace({(): worker.held.abandoned})
         self.log_dropped.replace({(): worker.logs.dropped})

@@ -45,7 +45,7 @@ class Kept:
 class Outbox(Shelf):
     """The reports of one worker that the server does not have yet."""
 
-    _file: ClassVar[str] = "outbox.db"
+    name: ClassVar[str] = "outbox.db"
     _setup: ClassVar[tuple[str, ...]] = (
         "PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", _SCHEMA,
     )  # fmt: skip

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from noetl.tools.base import Tool
     from noetl.tools.objects.store import Stores
     from noetl.tools.sources import Scripts
+    from noetl.worker.backlog import Backlog
     from noetl.worker.outbox import Outbox
     from noetl.worker.parcels import Parcels
     from noetl.worker.pulse import Line
@@ -84,6 +85,8 @@ class WorkerParts:
     """Makes the client of another server, for hints that name it."""
     outbox: Outbox | None = None
     """Where reports lie while the server is away; in memory without it."""
+    backlog: Backlog | None = None
+    """Where lines of steps lie meanwhile; in memory without it."""
     parcels: Parcels | None = None
     """Where large results lie meanwhile; without it they wait for the server in their slots."""
     brakes: Mapping[str, Callable[[], bool]] = field(default_factory=dict)

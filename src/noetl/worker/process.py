@@ -47,6 +47,7 @@ from noetl.tools.registry import Parts, builtins, with_plugins
 from noetl.tools.sources import Scripts
 from noetl.tools.subscription.spools import Spools
 from noetl.worker.app import WorkerParts, create_worker
+from noetl.worker.backlog import Backlog
 from noetl.worker.blobs import ServerBlobs
 from noetl.worker.brakes import disk_is_full, memory_is_high
 from noetl.worker.identity import CannotStart, checked_pool, identified
@@ -55,9 +56,11 @@ from noetl.worker.outbox import Outbox
 from noetl.worker.parcels import Parcels
 from noetl.worker.pulse import Line
 from noetl.worker.secrets import lifted
-from noetl.worker.shelf import OutboxDamaged, OutboxFull
+from noetl.worker.shelf import OutboxDamaged, OutboxFull, Shelf
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from noetl.blobs.spool.jetstream import Messages
     from noetl.bus.base import Bus
     from noetl.settings import WorkerSettings
@@ -282,6 +285,7 @@ class _Process:
         settings = self._settings
         ids = LeasedIds(self._clock, settings.machine_id)
         client = self._client(stack, settings.server_url)
+        disk = disk_is_full(self._home)
         outbox = await self._outbox(stack)
         parcels = Parcels(self._identity.folder / "results", client)
         if not outbox.events:
@@ -314,10 +318,11 @@ class _Process:
             server_url=settings.server_url,
             other=lambda url: self._client(stack, url),
             outbox=outbox,
+            backlog=await self._backlog(stack, disk),
             parcels=parcels,
             brakes={
                 "memory": memory_is_high(settings.memory_high),
-                "disk": disk_is_full(self._home),
+                "disk": disk,
             },
             meters=meters,
             tracer=await self._tracer(stack, meters),
@@ -348,16 +353,27 @@ class _Process:
 
     async def _outbox(self, stack: AsyncExitStack) -> Outbox:
         outbox = Outbox(self._identity.folder, self._settings.outbox_max_bytes, self._clock)
-        stack.push_async_callback(outbox.close)
-        try:
-            await outbox.open()
-        except OutboxDamaged as fault:
-            _log.error("the outbox of the last run is lost", extra=_told(fault))
-        except OutboxFull as fault:  # it is tried again when it is needed
-            _log.error("the outbox cannot be opened", extra=_told(fault))
-        if outbox.events:
-            _log.info("reports of the last run go first", extra={"count": outbox.events})
+        await self._find(stack, outbox)
         return outbox
+
+    async def _backlog(self, stack: AsyncExitStack, is_disk_full: Callable[[], bool]) -> Backlog:
+        backlog = Backlog(self._identity.folder, self._clock, is_disk_full=is_disk_full)
+        await self._find(stack, backlog)
+        return backlog
+
+    @staticmethod
+    async def _find(stack: AsyncExitStack, shelf: Shelf) -> None:
+        """Open what the last run left on the disk."""
+        stack.push_async_callback(shelf.close)
+        try:
+            await shelf.open()
+        except OutboxDamaged as fault:
+            _log.error("a file of the last run is lost", extra=_told(fault))
+        except OutboxFull as fault:  # it is tried again when it is needed
+            _log.error("a file of the last run cannot be opened", extra=_told(fault))
+        if shelf.events:
+            told = {"file": shelf.name, "count": shelf.events}
+            _log.info("what the last run left goes first", extra=told)
 
     async def _bus(self, stack: AsyncExitStack) -> Bus | None:
         settings = self._settings

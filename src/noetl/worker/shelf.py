@@ -44,7 +44,8 @@ class OutboxDamaged(NoetlError):
 class Shelf:
     """One SQLite file of rows that leave when the server has them, and the thread that uses it."""
 
-    _file: ClassVar[str]
+    name: ClassVar[str]
+    """The file, in the folder of the worker."""
     _setup: ClassVar[tuple[str, ...]]
     """What makes a file ready."""
     _sums: ClassVar[str]
@@ -57,7 +58,7 @@ class Shelf:
         self.size_bytes = 0
         self.most_bytes = most_bytes
         self.damaged = 0
-        self._path = folder / self._file
+        self._path = folder / self.name
         self._clock = clock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"noetl-{self._path.stem}")
         self._database: sqlite3.Connection | None = None

@@ -6,10 +6,15 @@ import re
 
 import pytest
 
+from noetl.api.events import LogLine
+from noetl.api.http import NoAnswer
 from noetl.api.sockets import SocketTransport
+from noetl.clock import SystemClock
 from noetl.edge.health import Health, serving
 from noetl.tools.noop import NoopTool
+from noetl.worker.backlog import Backlog
 from noetl.worker.metrics import WorkerMetrics
+from noetl.worker.shelf import OutboxDamaged
 from tests.unit.worker.fakes import FakeServer, Scripted, Stage, refusal
 
 SERIES = (
@@ -17,11 +22,11 @@ SERIES = (
     "claim_dead_lettered_total", "claim_to_start_seconds", "concurrent_dispatches", "slots",
     "dispatch_duration_seconds", "dispatch_errors_total", "event_emit_duration_seconds",
     "event_emit_retries_total", "event_emit_failed_total", "report_batch_size", "outbox_events",
-    "outbox_bytes", "lease_lost_total", "cancelled_total", "cancel_overrun_total", "parked_total",
-    "command_loop_reconnect_total", "result_store_put_total", "result_store_put_bytes",
-    "children", "child_recycled_total", "sandbox_level", "log_dropped_total",
-    "plugin_load_seconds", "plugin_warm_total", "tool_result_error_total", "redactions_total",
-    "ready", "build_info", "foreign_pool_total",
+    "outbox_bytes", "outbox_lines", "lease_lost_total", "cancelled_total", "cancel_overrun_total",
+    "parked_total", "command_loop_reconnect_total", "result_store_put_total",
+    "result_store_put_bytes", "children", "child_recycled_total", "sandbox_level",
+    "log_dropped_total", "plugin_load_seconds", "plugin_warm_total", "tool_result_error_total",
+    "redactions_total", "ready", "build_info", "foreign_pool_total",
 )  # fmt: skip
 
 
@@ -92,15 +97,16 @@ def test_every_series_is_there_from_the_start():
     assert "execution_id" not in text
 
 
+class Children:
+    class counts:  # noqa: N801 - stands for an object
+        started = 3
+        retired = {"died": 1}  # noqa: RUF012 - as above
+
+    class sandbox:  # noqa: N801 - as above
+        level = "namespaces"
+
+
 async def test_numbers_follow_the_work():
-    class Children:
-        class counts:  # noqa: N801 - stands for an object
-            started = 3
-            retired = {"died": 1}  # noqa: RUF012 - as above
-
-        class sandbox:  # noqa: N801 - as above
-            level = "namespaces"
-
     meters, server = WorkerMetrics("shared", ["noop"]), FakeServer()
     server.fail("claim", refusal(429, "overloaded", retry_after=0.01))
     server.fail("report", refusal(503, retry_after=0.01))
@@ -122,6 +128,23 @@ async def test_numbers_follow_the_work():
         "noetl_worker_ready 1.0",
     ):
         assert line in text, line
+
+
+async def test_lines_on_the_disk_and_a_file_of_them_that_was_set_aside_are_counted(tmp_path):
+    (tmp_path / "logs.db").write_bytes(b"this is no database" * 100)
+    meters, server = WorkerMetrics("shared", ["noop"]), FakeServer()
+    server.fail("log", *(NoAnswer("gone") for _ in range(100)))
+    backlog = Backlog(tmp_path, SystemClock())
+    with pytest.raises(OutboxDamaged):
+        await backlog.open()
+    line = LogLine(execution_id="81", command_id="c1", attempt=1, n=0, ts="", text="x")
+    await backlog.keep([(line, 257)])
+    async with Stage(server, NoopTool(), meters=meters, backlog=backlog) as stage:
+        meters.follow(stage.worker, "shared", Children)
+        text = meters.render().decode()
+    await backlog.close()
+    for told in ("noetl_worker_outbox_lines 1.0", "noetl_worker_outbox_damaged_total 1.0"):
+        assert told in text
 
 
 async def test_reasons_are_named():
