@@ -7,6 +7,7 @@ import json
 import socket
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
@@ -20,7 +21,7 @@ from noetl.clock import SystemClock
 from noetl.ids import random_key
 from noetl.sources.connecting import connect
 from noetl.tools.duckdb.child import wheel_of
-from tests.conformance.tools_suite import SECRET, Row
+from tests.conformance.tools_suite import SECRET, UNKNOWN, Row
 from tests.servers.sql_stage import fields_of
 from tests.unit.server.rig import rig
 
@@ -155,6 +156,7 @@ class Rows:
             fails=(inline("raise SystemExit(3)"),),
             hangs=(inline("import time; time.sleep(60)"),),
             echoes=(inline(f"print('{SECRET}')"), inline(f"raise ValueError('{SECRET}')")),
+            nested={f"/job/{UNKNOWN}": {**inline("print(1)"), "job": {UNKNOWN: 1}}},
         )
 
     async def agent(self) -> Row:
@@ -167,6 +169,13 @@ class Rows:
                 {**custom, "entrypoint": "json:dumps", "payload": {"n": SECRET}},
                 {**custom, "entrypoint": "importlib:import_module", "payload": SECRET},
             ),
+            nested={
+                f"/on_failure/{UNKNOWN}": {
+                    **custom,
+                    "entrypoint": "json:dumps",
+                    "on_failure": {UNKNOWN: "a/playbook"},
+                }
+            },
         )
 
     async def container(self) -> Row:
@@ -175,10 +184,23 @@ class Rows:
         ).client
         self.bench.cluster_url = self.web
         image = {"image": "img"}
+        secret = {"secret_name": "s", "secret_key": "k", UNKNOWN: 1}
+        volume = {"name": "v", "secret": {"secret_name": "s", UNKNOWN: 1}}
+        mount = {"name": "v", "mount_path": "/v", UNKNOWN: 1}
         return Row(
             works=({**image, "runtime": "process", "command": ["sh", "-c", "echo hello"]},),
             fails=({**image, "runtime": "kubernetes", "namespace": "kube-system"},),
             hangs=({**image, "runtime": "kubernetes"},),
+            nested={
+                f"/resources/{UNKNOWN}": {**image, "resources": {UNKNOWN: {"cpu": 1}}},
+                f"/env/0/value_from/{UNKNOWN}": {
+                    **image,
+                    "env": [{"name": "A", "value_from": secret}],
+                },
+                f"/tolerations/0/{UNKNOWN}": {**image, "tolerations": [{UNKNOWN: "gpu"}]},
+                f"/volumes/0/secret/{UNKNOWN}": {**image, "volumes": [volume]},
+                f"/volume_mounts/0/{UNKNOWN}": {**image, "volume_mounts": [mount]},
+            },
         )
 
     # ------------------------------------------------------------------ SQL
@@ -266,6 +288,17 @@ class Rows:
                 {"command": f"select '{SECRET}' as n"},
                 {"command": f"select '{SECRET}'::int"},
             ),
+            nested={
+                f"/attach/0/{UNKNOWN}": {
+                    "command": "select 1",
+                    "attach": [{"path": "a.db", UNKNOWN: True}],
+                },
+                f"/attach/a/{UNKNOWN}": {
+                    "command": "select 1",
+                    "attach": {"a": {"path": "a.db", UNKNOWN: True}},
+                },
+                f"/export/{UNKNOWN}": {"command": "select 1", "export": {UNKNOWN: "blob"}},
+            },
         )
 
     async def ducklake(self) -> Row:
@@ -398,6 +431,11 @@ class Rows:
                 {"url": f"{self.web}/200?say={SECRET}"},
                 {"url": f"{self.web}/503?say={SECRET}"},
             ),
+            nested={
+                f"/files/a/{UNKNOWN}": {"url": self.web, "files": {"a": {UNKNOWN: "x"}}},
+                f"/files/a/0/{UNKNOWN}": {"url": self.web, "files": {"a": [{UNKNOWN: "x"}]}},
+                f"/files/0/{UNKNOWN}": {"url": self.web, "files": [{"name": "a", UNKNOWN: "x"}]},
+            },
         )
 
     async def mcp(self) -> Row:
@@ -455,6 +493,14 @@ class Rows:
                 {**where, "operation": "put", "key": SECRET, "data": 1},
                 {**where, "operation": "get", "key": f"{SECRET}-not"},
             ),
+            nested={
+                f"/range/{UNKNOWN}": {
+                    **where,
+                    "operation": "get",
+                    "key": "a",
+                    "range": {UNKNOWN: 1},
+                }
+            },
         )
 
     async def s3(self) -> Row:
@@ -463,7 +509,7 @@ class Rows:
         silent = {"type": "s3", "data": {**server.fields, "endpoint": self.silent}}
         row = self._objects(bucket, data, silent)
         signed = {"auth": "store", "bucket": bucket, "operation": "sign", "key": "a"}
-        return Row(works=(*row.works, signed), fails=row.fails, hangs=row.hangs, echoes=row.echoes)
+        return replace(row, works=(*row.works, signed))
 
     async def gcs(self) -> Row:
         server = self.of("gcs_server")
@@ -496,6 +542,7 @@ class Rows:
                 asks("put", f"file://{self.bench.root}/{SECRET}", data=1),
                 asks("get", f"file://{self.bench.root}/{SECRET}-not"),
             ),
+            nested={f"/input/{UNKNOWN}": asks("get", file, **{UNKNOWN: 1})},
         )
 
     async def result_fetch(self) -> Row:
@@ -518,6 +565,10 @@ class Rows:
             hangs=({"ref": f"{ref}/rows"},),
             hanging={"blobs": slow},
             echoes=({"ref": f"{ref}/secret"}, {"ref": f"{ref}/{SECRET}"}),
+            nested={
+                f"/{part}/{UNKNOWN}": {"ref": f"{ref}/rows", part: {UNKNOWN: 1}}
+                for part in ("rows", "range")
+            },
         )
 
     # ------------------------------------------------------------------ the engine's own

@@ -71,6 +71,8 @@ class Row:
     """None for a kind that has nothing to wait for, or that parks to wait."""
     echoes: tuple[dict[str, Any], ...] = ()
     """Show the secret: in data, lines, progress or an error."""
+    nested: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Tasks with an unknown key deeper in, by the place of that key; none of them is run."""
     lacks: str = ""
     """The code with which every task fails here, because something is not installed."""
     hanging: dict[str, Any] = field(default_factory=dict)
@@ -267,7 +269,8 @@ class ToolsSuite:
         judge = Draft202012Validator(schema)
         for config in (*row.works, *row.echoes, *row.hangs):
             judge.validate({"kind": kind, **config})
-        assert not judge.is_valid({"kind": kind, **row.works[0], UNKNOWN: 1})
+        for config in ({**row.works[0], UNKNOWN: 1}, *row.nested.values()):
+            assert not judge.is_valid({"kind": kind, **config}), config
 
     async def test_an_unknown_key_is_refused_at_registration_and_by_the_worker(
         self, kind, bench, row
@@ -280,14 +283,17 @@ class ToolsSuite:
                 return await r.client.register(Register(content=f"{HEAD}{flow[1:-1]}\n"))
 
             await registered(task)
-            with pytest.raises(Refused) as refused:
-                await registered({**task, UNKNOWN: 1})
-        problem = refused.value.problem
-        assert problem.status == 422
-        assert any(one["code"] == "DSL030" and UNKNOWN in one["message"] for one in problem.errors)
-        error = (await bench.run(kind, {**row.works[0], UNKNOWN: 1})).error
-        assert (error["kind"], error["code"]) == ("config", "invalid_config")
-        assert [one["field"] for one in error["details"]["fields"]] == [f"/{UNKNOWN}"]
+            on_top = {**row.works[0], UNKNOWN: 1}
+            for where, config in {f"/{UNKNOWN}": on_top, **row.nested}.items():
+                with pytest.raises(Refused) as refused:
+                    await registered({"kind": kind, **config})
+                problem = refused.value.problem
+                assert problem.status == 422
+                unknown = [one["message"] for one in problem.errors if one["code"] == "DSL030"]
+                assert unknown == [f"unknown key `{UNKNOWN}`"]
+                error = (await bench.run(kind, config)).error
+                assert (error["kind"], error["code"]) == ("config", "invalid_config")
+                assert [one["field"] for one in error["details"]["fields"]] == [where]
 
     async def test_what_takes_too_long_is_ended_and_the_next_task_works(self, kind, bench, row):
         outcome = await bench.works(kind, row)

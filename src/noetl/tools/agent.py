@@ -129,7 +129,7 @@ class AgentTool:
         error = fault.as_map()
         about = _envelope(config, ctx, data=None, duration=duration, error=error["message"])
         error["details"] = {**(error["details"] or {}), "agent": about}
-        path = (config.on_failure or {}).get("troubleshoot")
+        path = config.on_failure and config.on_failure.troubleshoot
         if fault.kind != "provider" or not path:
             return _raised(error)
         clean = ctx.redactor.redact_value(error)

@@ -11,9 +11,10 @@ from noetl.dsl.paths import NoSuchPath, found_at
 from noetl.dsl.tasks import ResultFetch
 from noetl.dsl.views import Outcome
 from noetl.tools.base import ToolError, Traits
-from noetl.tools.stored import about, is_count, part_of, read_bytes, stream, text_or_base64
+from noetl.tools.stored import about, part_of, read_bytes, stream, text_or_base64
 
 if TYPE_CHECKING:
+    from noetl.dsl.tasks.data import RowRange
     from noetl.dsl.tasks.task import Task
     from noetl.tools.base import ToolContext
 
@@ -76,17 +77,14 @@ async def _some_bytes(
     }
 
 
-def _some_rows(value: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+def _some_rows(value: Any, wanted: RowRange) -> dict[str, Any]:  # noqa: ANN401 - any JSON
     """Rows from an offset on; `row_count` is how many there are in all."""
-    offset, limit = wanted.get("offset") or 0, wanted.get("limit")
-    if wanted.keys() - {"offset", "limit"} or not is_count(offset) or not is_count(limit or 0):
-        message = "/rows: takes `offset` and `limit`, whole numbers from 0"
-        raise ToolError("config", "invalid_config", message)
     rows = value.get("rows") if isinstance(value, Mapping) else value
     if not isinstance(rows, list):
         raise ToolError("schema", "no_rows", "/rows: the value has no rows")
     columns = value.get("columns") if isinstance(value, Mapping) else None
     if columns is None:
         columns = list(rows[0]) if rows and isinstance(rows[0], Mapping) else []
-    end = None if limit is None else offset + limit
+    offset = int(wanted.offset)
+    end = None if wanted.limit is None else offset + int(wanted.limit)
     return {"rows": rows[offset:end], "columns": columns, "row_count": len(rows)}

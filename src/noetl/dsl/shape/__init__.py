@@ -33,6 +33,7 @@ from noetl.dsl.shape.containers import (
     ListOf,
     MapOf,
     WhenThen,
+    Written,
 )
 from noetl.dsl.shape.leaves import (
     NAME_PATTERN,
@@ -76,6 +77,7 @@ __all__ = [
     "Shape",
     "Text",
     "WhenThen",
+    "Written",
     "any_case_pattern",
     "blank",
     "blank_of",

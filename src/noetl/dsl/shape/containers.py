@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from noetl.dsl.shape.base import Definitions, JsonSchema, Model, Of, Shape, blank_of
 from noetl.dsl.shape.leaves import NAME, NAME_PATTERN
-from noetl.dsl.shape.reader import Reader, type_name
+from noetl.dsl.shape.reader import WORKER, Reader, type_name
 from noetl.dsl.yaml import Place
 
 if TYPE_CHECKING:
@@ -88,6 +88,28 @@ class MapOf:
     def words(self) -> str:
         """A map of what."""
         return f"map of {self.item.words()}"
+
+
+class Written:
+    """A map with the keys of a model, kept as its author wrote it: null is not absent there."""
+
+    role: ClassVar[str] = WORKER
+
+    def __init__(self, cls: type[Model]) -> None:
+        self.documented = cls
+
+    def read(self, value: Any, place: Place, reader: Reader) -> dict[str, Any]:  # noqa: ANN401 - see Shape
+        """Check the keys and their values; the map itself is the value."""
+        Of(self.documented).read(value, place, reader)
+        return value if isinstance(value, dict) else {}
+
+    def schema(self, definitions: Definitions) -> JsonSchema:
+        """The model's definition."""
+        return Of(self.documented).schema(definitions)
+
+    def words(self) -> str:
+        """A map, by the name of its model."""
+        return Of(self.documented).words()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -155,14 +155,16 @@ class Reader:
         elif isinstance(value, dict):
             for name, item in value.items():
                 where = Place(value, name, place)
-                if is_template(name):
-                    self._key(name, where, role)
+                self.name(name, where, role)
                 self.walk(item, where, role)
         elif isinstance(value, list):
             for i, item in enumerate(value):
                 self.walk(item, Place(value, i, place), role)
 
-    def _key(self, name: str, place: Place, role: str) -> None:
+    def name(self, name: str, place: Place, role: str) -> None:
+        """Compile a key of the author's own, if it is a template."""
+        if not is_template(name):
+            return
         try:
             template = compile_template(name)
         except TemplateSyntax as fault:

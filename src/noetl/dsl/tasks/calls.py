@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from noetl.dsl.shape import (
     ByType,
     Constraint,
+    Definitions,
     ExactlyOne,
     Flag,
+    JsonSchema,
     ListOf,
     Model,
     Name,
     NotBoth,
     Of,
     Text,
+    Written,
     choice,
     key,
     model,
@@ -24,9 +27,12 @@ from noetl.dsl.shape.reader import WORKER
 from noetl.dsl.shape.units import Condition, Duration, Size
 from noetl.dsl.tasks.shared import ANY, FILLED, MAP, ROWS, TEXT, TEXTS, needed
 from noetl.dsl.tasks.task import Task
+from noetl.dsl.yaml import Place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from noetl.dsl.shape.reader import Reader
 
 
 @model
@@ -40,6 +46,67 @@ class Paginate(Model):
     max_items: int | str = key(whole(1, role=WORKER), "most items", default=100_000)
     until: bool | str | None = key(Condition(WORKER), "stop when true", default=None)
     param: str | None = key(Text(), "name of the parameter", default=None)
+
+
+@model
+class Part(Model):
+    """One part of an upload: a field with `value`, else a file."""
+
+    name: str | None = key(TEXT, "name of the field; in a map its key", default=None)
+    value: Any = key(ANY, "value of a plain field", default=None)
+    filename: str | None = key(TEXT, "name of the file", default=None)
+    content_type: str | None = key(TEXT, "its media type", default=None)
+    content: Any = key(
+        ANY, "its content: text, or what is sent as JSON", default=None, aliases=("data",)
+    )
+    content_b64: str | None = key(TEXT, "its content in base64", default=None)
+    ref: str | None = key(TEXT, "reference of its content", default=None)
+    path: str | None = key(TEXT, "its content as a file under the data roots", default=None)
+
+
+class Upload:
+    """Parts of an upload by their names, or a list of them; kept as their author wrote them."""
+
+    documented: ClassVar[type[Model]] = Part
+    role: ClassVar[str] = WORKER
+    _part = Written(Part)
+
+    def read(self, value: Any, place: Place, reader: Reader) -> Any:  # noqa: ANN401 - see Shape
+        """Check the keys of every part; what is no map is the content of a file."""
+        if isinstance(value, dict):
+            for name, given in value.items():
+                where = Place(value, name, place)
+                reader.name(name, where, WORKER)
+                self._named(given, where, reader)
+        elif isinstance(value, list):
+            ListOf(ByType(text=TEXT, map=self._part)).read(value, place, reader)
+        else:
+            TEXT.read(value, place, reader)
+        return value
+
+    def _named(self, given: Any, place: Place, reader: Reader) -> None:  # noqa: ANN401 - as above
+        if isinstance(given, dict):
+            self._part.read(given, place, reader)
+        elif isinstance(given, list) and all(isinstance(one, dict) for one in given):
+            ListOf(self._part).read(given, place, reader)
+        else:
+            reader.walk(given, place, WORKER)
+
+    def schema(self, definitions: Definitions) -> JsonSchema:
+        """Any of the forms."""
+        part = self._part.schema(definitions)
+        text: JsonSchema = {"type": "string"}
+        content: JsonSchema = {
+            "type": ["string", "number", "boolean", "null", "array"],
+            "contains": {"not": {"type": "object"}},
+        }
+        named = {"anyOf": [part, {"type": "array", "items": part}, content]}
+        listed = {"type": "array", "items": {"anyOf": [part, text]}}
+        return {"anyOf": [{"type": "object", "additionalProperties": named}, listed, text]}
+
+    def words(self) -> str:
+        """An upload."""
+        return "map of name to content or Part, or list of Part"
 
 
 @model
@@ -63,7 +130,7 @@ class Http(Task):
     params: Any = key(ROWS, "query parameters", default=None)
     json: Any = key(ANY, "JSON body", default=None)
     form: Any = key(MAP, "form fields", default=None)
-    files: Any = key(ANY, "files to upload", default=None)
+    files: Any = key(Upload(), "files to upload", default=None)
     body: Any = key(ANY, "raw body", default=None)
     data: Any = key(ANY, "a map is sent as JSON, text as it is", default=None, aliases=("payload",))
     response_type: str = key(

@@ -10,9 +10,11 @@ from noetl.dsl.shape import (
     Constraint,
     Flag,
     ListOf,
+    MapOf,
     Model,
     Of,
     Text,
+    Written,
     choice,
     key,
     model,
@@ -20,7 +22,17 @@ from noetl.dsl.shape import (
 )
 from noetl.dsl.shape.reader import SQL, WORKER
 from noetl.dsl.shape.units import Duration, Size
-from noetl.dsl.tasks.shared import ANY, FILLED, MAP, ROWS, TEXT, TEXTS, Script, needed
+from noetl.dsl.tasks.shared import (
+    ANY,
+    FILLED,
+    MAP,
+    ROWS,
+    TEXT,
+    TEXTS,
+    ByteRange,
+    Script,
+    needed,
+)
 from noetl.dsl.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -101,13 +113,52 @@ class Sqlite(Sql):
 
 
 @model
+class Attached(Model):
+    """A file or an object that the statements see under a name."""
+
+    path: str | None = key(
+        TEXT, "file under the data roots, or address of an object in a store", default=None,
+        aliases=("database", "uri"),
+    )  # fmt: skip
+    as_: str | None = key(
+        TEXT, "name in the statements; without one, that of the file", name="as", default=None,
+        aliases=("name", "alias"),
+    )  # fmt: skip
+    read_only: bool | str = key(Flag(WORKER), "of a file: nothing is written to it", default=False)
+    format: str | None = key(
+        choice("parquet", "csv", "json", role=WORKER),
+        "of an object: what it holds; without one, as its name says", default=None,
+    )  # fmt: skip
+
+
+@model
+class Export(Model):
+    """Where the rows of the last query go."""
+
+    format: str = key(
+        choice("parquet", "csv", "json", "xlsx", role=WORKER), "format of the file",
+        default="parquet",
+    )  # fmt: skip
+    to: str = key(
+        TEXT, "`blob`, an object in a store, or a file under the data roots", default="blob"
+    )
+
+
+_ATTACHED = ByType(text=TEXT, map=Written(Attached))
+
+
+@model
 class Duckdb(Sql):
     """Runs SQL on DuckDB."""
 
     database: str = key(TEXT, "file, or `:memory:`", default=":memory:")
-    attach: Any = key(ByType(list=ANY, map=MAP), "databases to attach", default=None)
+    attach: Any = key(
+        ByType(list=ListOf(_ATTACHED), map=MapOf(_ATTACHED)),
+        "files and objects to attach: a list, or a map by name",
+        default=None,
+    )
     extensions: tuple[str, ...] = key(ListOf(Text()), "extensions to load", default=())
-    export: Mapping[str, Any] | None = key(MAP, "{format, to}", default=None)
+    export: Export | None = key(Of(Export), "where the rows go", default=None)
     memory_limit: Any = key(ByType(text=TEXT, number=Size()), "memory", default="1GB")
     threads: int | str = key(whole(1, 256, role=WORKER), "threads", default=2)
 
@@ -186,10 +237,42 @@ class Transfer(Task):
 
 
 @model
+class ArtifactInput(Model):
+    """Which object it is, and what is put there."""
+
+    uri: Any = key(
+        ANY, "address: `noetl://`, `s3://`, `gs://`, `nats-kv://`, `nats-obj://`, or `file://` "
+        "under the data roots; a `put` without one names the object by its content", default=None,
+    )  # fmt: skip
+    result_ref: Any = key(
+        ANY, "reference of a result, or a map that has it; beside `uri`: what is put there",
+        default=None, aliases=("ref",),
+    )  # fmt: skip
+    data: Any = key(ANY, "what is put: text as it is, else JSON", default=None)
+    data_b64: str | None = key(TEXT, "what is put, in base64", default=None)
+    content_type: str | None = key(TEXT, "its media type", default=None)
+
+
+@model
 class Artifact(Task):
     """Reads and writes stored objects."""
 
+    input: Mapping[str, Any] = key(
+        Written(ArtifactInput),
+        "which object, and what is put there",
+        default_factory=dict,
+        aliases=("args",),
+    )
+
     action: str = needed(choice("get", "put", "head", "list", "delete", role=WORKER), "what to do")
+
+
+@model
+class RowRange(Model):
+    """Some of the rows of a result."""
+
+    offset: int | str = key(whole(0, role=WORKER), "rows to skip", default=0)
+    limit: int | str | None = key(whole(0, role=WORKER), "most rows", default=None)
 
 
 @model
@@ -198,8 +281,8 @@ class ResultFetch(Task):
 
     ref: str = needed(TEXT, "the reference")
     path: str | None = key(TEXT, "path inside the result", default=None)
-    rows: Mapping[str, Any] | None = key(MAP, "{offset, limit}", default=None)
-    range: Mapping[str, Any] | None = key(MAP, "{offset, length} of its bytes", default=None)
+    rows: RowRange | None = key(Of(RowRange), "some of its rows", default=None)
+    range: Mapping[str, Any] | None = key(Written(ByteRange), "some of its bytes", default=None)
 
 
 @model
@@ -224,7 +307,7 @@ class Objects(Task):
         "it is asked before",
         default=None,
     )
-    range: Mapping[str, Any] | None = key(MAP, "{offset, length} to get", default=None)
+    range: Mapping[str, Any] | None = key(Written(ByteRange), "bytes to get", default=None)
     multipart_mb: int | str = key(
         whole(5, 1024, role=WORKER), "part size; up to it all is one request", default=8
     )

@@ -15,6 +15,7 @@ from noetl.dsl.shape import (
     Model,
     Of,
     Text,
+    Written,
     choice,
     key,
     model,
@@ -68,19 +69,11 @@ class Shell(Process):
 
 
 @model
-class ScriptTask(Process):
-    """Runs a script file with an interpreter."""
+class SecretKey(Model):
+    """A value in a Secret of the cluster."""
 
-    script: Any = needed(ByType(map=Of(Script), text=Text(SHELL)), "the script")
-    interpreter: Any = key(
-        ByType(text=TEXT, list=TEXTS), "python, bash, node, or a command", default="python"
-    )
-    args: Any = key(ByType(list=ANY, map=MAP), "arguments", default=None)
-    input: Mapping[str, Any] = key(MAP, "values bound for the task", default_factory=dict)
-    job: Mapping[str, Any] | None = key(MAP, "run it as a container job", default=None)
-    install_dependencies: Any = key(
-        ByType(flag=Flag(), list=ListOf(Text())), "install what it needs", default=None
-    )
+    secret_name: str = key(TEXT, "name of the Secret")
+    secret_key: str = key(TEXT, "key in it")
 
 
 @model
@@ -91,7 +84,98 @@ class EnvVar(Model):
 
     name: str = key(TEXT, "name of the variable")
     value: Any = key(ANY, "its value", default=None)
-    value_from: Mapping[str, Any] | None = key(MAP, "{secret_name, secret_key}", default=None)
+    value_from: SecretKey | None = key(Of(SecretKey), "where its value lies", default=None)
+
+
+@model
+class Resources(Model):
+    """What a container asks for and may use at most: amounts as Kubernetes writes them."""
+
+    requests: Mapping[str, Any] | None = key(MAP, "{cpu, memory} that it asks for", default=None)
+    limits: Mapping[str, Any] | None = key(
+        MAP, "{cpu, memory} that it may use (1 CPU, 1 Gi)", default=None
+    )
+
+
+@model
+class Toleration(Model):
+    """A taint of nodes that the job bears."""
+
+    key_: str | None = key(TEXT, "key of the taint", name="key", default=None)
+    operator: str | None = key(
+        choice("Exists", "Equal", role=WORKER), "how it is compared (Equal)", default=None
+    )
+    value: str | None = key(TEXT, "value of the taint", default=None)
+    effect: str | None = key(
+        choice("NoSchedule", "PreferNoSchedule", "NoExecute", role=WORKER),
+        "effect that is borne; without one, all", default=None,
+    )  # fmt: skip
+    toleration_seconds: int | str | None = key(
+        whole(0, role=WORKER), "for how long", default=None, aliases=("tolerationSeconds",)
+    )
+
+
+@model
+class EmptyDir(Model):
+    """A folder that lives as long as the job."""
+
+    medium: str | None = key(TEXT, "`Memory`: not on disk", default=None)
+    size_limit: Any = key(ANY, "most bytes, as `1Gi`", default=None, aliases=("sizeLimit",))
+
+
+@model
+class Claim(Model):
+    """A claim of a volume that lasts."""
+
+    claim_name: str = key(TEXT, "name of the claim", aliases=("claimName",))
+    read_only: bool | str = key(
+        Flag(WORKER), "nothing is written to it", default=False, aliases=("readOnly",)
+    )
+
+
+@model
+class ConfigFiles(Model):
+    """A ConfigMap as files."""
+
+    name: str = key(TEXT, "name of the ConfigMap")
+    items: Any = key(ListOf(MAP), "{key, path, mode} of each file; without it, all", default=())
+    default_mode: int | str | None = key(
+        whole(0, 511, role=WORKER), "mode of the files", default=None, aliases=("defaultMode",)
+    )
+    optional: bool | str = key(Flag(WORKER), "it need not be there", default=False)
+
+
+@model
+class SecretFiles(Model):
+    """A Secret as files."""
+
+    secret_name: str = key(TEXT, "name of the Secret", aliases=("secretName",))
+    items: Any = key(ListOf(MAP), "{key, path, mode} of each file; without it, all", default=())
+    default_mode: int | str | None = key(
+        whole(0, 511, role=WORKER), "mode of the files", default=None, aliases=("defaultMode",)
+    )
+    optional: bool | str = key(Flag(WORKER), "it need not be there", default=False)
+
+
+@model
+class Volume(Model):
+    """A volume of a job: a name, and one of the four kinds."""
+
+    name: str = key(TEXT, "name of the volume")
+    empty_dir: Any = key(Written(EmptyDir), "a folder of the job", default=None)
+    persistent_volume_claim: Any = key(Written(Claim), "a volume that lasts", default=None)
+    config_map: Any = key(Written(ConfigFiles), "a ConfigMap as files", default=None)
+    secret: Any = key(Written(SecretFiles), "a Secret as files", default=None)
+
+
+@model
+class Mount(Model):
+    """Where a volume appears in the container."""
+
+    name: str = key(TEXT, "name of the volume")
+    mount_path: str = key(TEXT, "absolute path, outside `/noetl`")
+    read_only: bool | str = key(Flag(WORKER), "nothing is written there", default=False)
+    sub_path: str | None = key(TEXT, "path in the volume", default=None)
 
 
 @model
@@ -105,15 +189,15 @@ class Container(Task):
     env: Any = key(
         ByType(list=ListOf(Of(EnvVar)), map=MAP), "environment of the container", default=None
     )
-    resources: Mapping[str, Any] | None = key(MAP, "{requests, limits}", default=None)
+    resources: Resources | None = key(Of(Resources), "what it may use", default=None)
     service_account: str | None = key(TEXT, "service account", default=None)
     namespace: str | None = key(TEXT, "namespace", default=None)
     backoff_limit: int | str = key(whole(0, 100, role=WORKER), "retries of the job", default=0)
     restart_policy: str = key(choice("Never", "OnFailure"), "restart policy", default="Never")
     node_selector: Mapping[str, Any] | None = key(MAP, "node labels", default=None)
-    tolerations: Any = key(ListOf(MAP), "tolerations", default=())
-    volumes: Any = key(ListOf(MAP), "volumes", default=())
-    volume_mounts: Any = key(ListOf(MAP), "mounts", default=())
+    tolerations: Any = key(ListOf(Written(Toleration)), "taints that it bears", default=())
+    volumes: Any = key(ListOf(Written(Volume)), "volumes", default=())
+    volume_mounts: Any = key(ListOf(Written(Mount)), "where they appear", default=())
     image_pull_policy: str | None = key(
         choice("Always", "IfNotPresent", "Never"), "pull policy", default=None
     )
@@ -123,6 +207,44 @@ class Container(Task):
     )
     runtime: str = key(
         choice("auto", "kubernetes", "podman", "process"), "where it runs", default="auto"
+    )
+
+
+@model
+class ScriptJob(Container):
+    """The container that runs a script; the script decides its command, arguments and input."""
+
+    kind: str = key(Text(), "always `container`", default="container")
+    image: str = key(FILLED, "image", default="python:3.12-slim")
+    install_dependencies: Any = key(
+        ByType(flag=Flag(), list=TEXTS), "install what it needs", default=None
+    )
+
+
+@model
+class ScriptTask(Process):
+    """Runs a script file with an interpreter."""
+
+    script: Any = needed(ByType(map=Of(Script), text=Text(SHELL)), "the script")
+    interpreter: Any = key(
+        ByType(text=TEXT, list=TEXTS), "python, bash, node, or a command", default="python"
+    )
+    args: Any = key(ByType(list=ANY, map=MAP), "arguments", default=None)
+    input: Mapping[str, Any] = key(MAP, "values bound for the task", default_factory=dict)
+    job: Mapping[str, Any] | None = key(
+        Written(ScriptJob), "run it as a container job", default=None
+    )
+    install_dependencies: Any = key(
+        ByType(flag=Flag(), list=ListOf(Text())), "install what it needs", default=None
+    )
+
+
+@model
+class OnFailure(Model):
+    """What is done when an agent has failed."""
+
+    troubleshoot: str | None = key(
+        TEXT, "path of a playbook that looks at it: `error.details.diagnosis`", default=None
     )
 
 
@@ -137,7 +259,7 @@ class Agent(Task):
     payload: Any = key(ANY, "what the agent receives", default=None)
     invoke_kwargs: Mapping[str, Any] = key(MAP, "more arguments", default_factory=dict)
     requirements: tuple[str, ...] = key(ListOf(Text()), "packages to install", default=())
-    on_failure: Mapping[str, Any] | None = key(MAP, "{troubleshoot}", default=None)
+    on_failure: OnFailure | None = key(Of(OnFailure), "what a failure starts", default=None)
     env: Any = key(ENV, "environment", default=None)
 
 

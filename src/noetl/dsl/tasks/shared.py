@@ -68,6 +68,14 @@ class Script(Model):
 
 
 @model
+class ByteRange(Model):
+    """Some of the bytes of an object."""
+
+    offset: int | str = key(whole(0, role=WORKER), "bytes to skip", default=0)
+    length: int | str | None = key(whole(1, role=WORKER), "most bytes", default=None)
+
+
+@model
 class Limits(Model):
     """Limits of a child process."""
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from noetl.dsl.tasks.process import Resources
 from noetl.tools.base import ToolError
 from noetl.tools.container import names
 from noetl.tools.container.quantity import amount
@@ -99,13 +100,9 @@ class Order:
 
 def limits_of(config: Container) -> dict[str, str]:
     """What the container may use at most; never less than it asks for."""
-    given = config.resources or {}
-    if unknown := sorted(given.keys() - {"requests", "limits"}):
-        raise _unfit(f"/resources/{unknown[0]}", "is none of `requests` and `limits`")
-    asked, most = given.get("requests") or {}, given.get("limits") or {}
+    given = config.resources or Resources()
+    asked, most = given.requests or {}, given.limits or {}
     for part, values in (("requests", asked), ("limits", most)):
-        if not isinstance(values, dict):
-            raise _unfit(f"/resources/{part}", "must be a map")
         for name, value in values.items():
             amount(value, f"/resources/{part}/{name}")
     found = {name: str(value) for name, value in most.items()}
@@ -128,11 +125,11 @@ def env_of(config: Container) -> tuple[Variable, ...]:
 def _listed(one: EnvVar, where: str) -> Variable:
     if one.value_from is None:
         return _variable(one.name, _text(one.value), where)
-    name, key = one.value_from.get("secret_name"), one.value_from.get("secret_key")
-    if one.value is not None or not name or not key or len(one.value_from) != 2:  # noqa: PLR2004 - those two
+    name, key = one.value_from.secret_name, one.value_from.secret_key
+    if one.value is not None or not name or not key:
         raise _unfit(f"{where}/value_from", "needs `secret_name` and `secret_key`, and no `value`")
     made = _variable(one.name, "", where)
-    return Variable(name=made.name, secret=(str(name), str(key)))
+    return Variable(name=made.name, secret=(name, key))
 
 
 def _variable(name: object, value: str, where: str) -> Variable:
@@ -275,7 +272,7 @@ def _container(order: Order, safe: _Safe) -> dict[str, Any]:
 
 
 def _requests(config: Container) -> dict[str, Any]:
-    asked = (config.resources or {}).get("requests")
+    asked = config.resources and config.resources.requests
     return {"requests": {name: str(value) for name, value in asked.items()}} if asked else {}
 
 

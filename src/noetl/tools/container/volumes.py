@@ -15,9 +15,6 @@ KINDS: Final = {
     "config_map": "configMap",
     "secret": "secret",
 }
-_MOUNT: Final = {
-    "name": "name", "mount_path": "mountPath", "read_only": "readOnly", "sub_path": "subPath",
-}  # fmt: skip
 _RESERVED: Final = "noetl-"
 _OWN: Final = "/noetl"
 
@@ -43,14 +40,12 @@ def mounts_of(
     made = []
     for place, mount in enumerate(given):
         where = f"/volume_mounts/{place}"
-        if unknown := sorted(mount.keys() - _MOUNT.keys()):
-            raise _unfit(f"{where}/{unknown[0]}", f"is none of {', '.join(_MOUNT)}")
         if _name(mount, where) not in known:
             raise _unfit(where, f"there is no volume `{mount['name']}`")
         path = str(mount.get("mount_path") or "")
         if not path.startswith("/") or path == _OWN or path.startswith(f"{_OWN}/"):
             raise _unfit(f"{where}/mount_path", f"an absolute path outside {_OWN} is needed")
-        made.append({_MOUNT[key]: value for key, value in mount.items()})
+        made.append({_camel(key): value for key, value in mount.items()})
     return made
 
 

@@ -168,10 +168,7 @@ class DuckdbTool:
         given = config.export
         if given is None:
             return None
-        form, to = str(given.get("format") or "parquet"), str(given.get("to") or "blob")
-        if form not in MEDIA or given.keys() - {"format", "to"}:
-            message = f"/export: takes `format` ({', '.join(MEDIA)}) and `to`"
-            raise ToolError("config", "invalid_config", message)
+        form, to = given.format, given.to or "blob"
         if to == "blob":
             if ctx.blobs is None:
                 raise ToolError("config", "no_blobs", "/export/to: there is no blob store")
