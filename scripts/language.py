@@ -6,11 +6,14 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from noetl.dsl.codes import CODES, severity_of
+from noetl.dsl.documents.credential import TYPES, Credential
 from noetl.dsl.explain import explain, model_of
 from noetl.dsl.kinds import KINDS
+from noetl.dsl.playbook.pipeline import SEQUENCE_KEYS
 from noetl.dsl.shape import Fields, Model
 from noetl.dsl.tasks import KINDS as TOOLS
 from noetl.dsl.tasks.about import about
+from noetl.dsl.tasks.notes import NOTES
 from noetl.dsl.tasks.task import Task
 from noetl.dsl.template import FILTERS, PREDICATES
 
@@ -27,6 +30,15 @@ def kind_lines(name: str) -> list[str]:
     lines = [f"`kind: {kind.name}`, `apiVersion` {versions}.", ""]
     for model in models_below(kind.model):
         lines += model_lines(model)
+    return [*lines, *_types()] if kind.model is Credential else lines
+
+
+def _types() -> list[str]:
+    """The fields of each type of credential."""
+    lines = ["`data` holds the fields of its `type` and no others:", ""]
+    for cls in dict.fromkeys(TYPES.values()):
+        names = ", ".join(f"`{name}`" for name, found in TYPES.items() if found is cls)
+        lines += [f"## Type {names}", *model_lines(cls)[1:]]
     return lines
 
 
@@ -99,6 +111,7 @@ def tools_lines() -> list[str]:
         "| kind | what it does | comes with |",
         "|---|---|---|",
         *rows,
+        f"| [`task_sequence`](tools/task_sequence.md) | {_first('task_sequence')} | NoETL |",
         "",
         "Keys that every kind takes:",
         "",
@@ -117,6 +130,8 @@ def tool_lines(kind: str) -> list[str]:
     for inner in models_below(model):
         if inner is not model and inner not in shared:
             lines += [f"#{line}" if line.startswith("## ") else line for line in model_lines(inner)]
+    if kind in NOTES:
+        lines += ["## Notes", "", *(f"- {line}" for line in NOTES[kind]), ""]
     lines += ["## Result", "", *_returned(told)]
     lines += ["## Errors", "", *_failing(told)]
     if told.limits:
@@ -125,6 +140,46 @@ def tool_lines(kind: str) -> list[str]:
         path = f"../../../examples/{told.example}"
         lines += ["## Example", "", f"[examples/{told.example}]({path})", ""]
     return lines
+
+
+def sequence_lines() -> list[str]:
+    """A pipeline written as one tool: no model of its own, it is flattened into its step."""
+    known = Fields.of(Task).keys
+    rows = [
+        f"| {', '.join(f'`{name}`' for name in (item.name, *item.aliases))} "
+        f"| {sentence(item.shape.words())} | - | {sentence(item.doc)} |"
+        for item in (known[name] for name in SEQUENCE_KEYS)
+    ]
+    return [
+        _first("task_sequence"),
+        "",
+        "## Keys",
+        "",
+        "| key | takes | default | meaning |",
+        "|---|---|---|---|",
+        "| `tasks` | list of tools | required | the tasks, in order |",
+        *rows,
+        "| `spec` | map of `timeout`, `idempotent` | - | limits of the pipeline |",
+        "",
+        "These keys move to its step; a `task_sequence` inside of another is refused.",
+        "",
+        "## Result",
+        "",
+        "A map of the name of each task to its data.",
+        "",
+        "## Errors",
+        "",
+        "The error of the task that failed, with `failed_task` and the results so far.",
+        "",
+        "## Limits",
+        "",
+        "- 1,000,000 runs of tasks (`NOETL_TASK_SEQUENCE_MAX_ITERATIONS`), then `pipeline_limit`.",
+        "",
+        "## Example",
+        "",
+        "[examples/pipeline_with_retry.yaml](../../../examples/pipeline_with_retry.yaml)",
+        "",
+    ]
 
 
 def _first(kind: str) -> str:

@@ -115,6 +115,9 @@ for _kind in kinds():
     PAGES[f"docs/reference/schema/{_kind}.json"] = schema_page(_kind)
 for _kind in TOOLS:
     PAGES[f"docs/reference/tools/{_kind}.md"] = tool_page(_kind)
+PAGES["docs/reference/tools/task_sequence.md"] = lambda: page(
+    "Tool: task_sequence", *language.sequence_lines()
+)
 
 
 def stale() -> Iterator[str]:

@@ -3,6 +3,11 @@ import re
 
 import pytest
 
+from noetl.dsl.documents.credential import TYPES
+from noetl.dsl.shape import Fields
+from noetl.dsl.tasks import KINDS
+from noetl.dsl.tasks.about import about
+
 MAP_LINE = re.compile(r"^(?P<indent> *)(?P<name>\w+(?:/|\.py))(?: |$)", re.MULTILINE)
 
 
@@ -181,3 +186,26 @@ def _listed(block):
         parents = [*parents[:depth], match["name"]]
         found.append("".join(parents))
     return sorted(found)
+
+
+def test_every_kind_that_workers_run_has_a_page_with_its_result_and_an_example(root):
+    pages = root / "docs" / "reference" / "tools"
+    built = [*(kind for kind in KINDS if about(kind).is_built), "task_sequence"]
+    lacking = {
+        kind: missing
+        for kind in built
+        if (missing := {"## Keys", "## Result", "## Example"}
+            - set((pages / f"{kind}.md").read_text(encoding="utf-8").split("\n")))
+    }  # fmt: skip
+
+    assert lacking == {}
+    assert {path.stem for path in pages.iterdir()} == {*KINDS, "task_sequence"}
+
+
+def test_the_page_of_credentials_has_the_fields_of_every_type(root):
+    page = root / "docs" / "reference" / "language" / "Credential.md"
+    text = page.read_text(encoding="utf-8").partition("## Type ")[2]
+
+    assert [kind for kind in TYPES if f"`{kind}`" not in text] == []
+    names = {name for cls in TYPES.values() for name in Fields.of(cls).by_name}
+    assert [name for name in sorted(names) if f"`{name}`" not in text] == []

@@ -125,11 +125,16 @@ def _tool_schema(definitions: Definitions) -> JsonSchema:
     }
 
 
+SEQUENCE_KEYS = ("name", "desc", "input", "set", "output", "timeout")
+"""Keys of a task that a `task_sequence` has as well."""
+
+
 def _sequence_schema(definitions: Definitions) -> JsonSchema:
     """`task_sequence`: a list of tools under `tasks`, and the keys that move to the step."""
     known = Fields.of(Task)
-    moved = ("name", "desc", "input", "set", "output", "timeout")
-    names = {spelling: known.by_name[name][1] for name in moved for spelling in known.names(name)}
+    names = {
+        spelling: known.by_name[name][1] for name in SEQUENCE_KEYS for spelling in known.names(name)
+    }
     tasks = {"type": "array", "minItems": 1, "items": _item_schema(definitions)}
     properties = {name: item.shape.schema(definitions) for name, item in names.items()}
     limits = Fields.of(TaskSpec)

@@ -107,6 +107,7 @@ _OBJECTS: Final = About(
         "`sign` takes lasting keys: a link of a session would show its token, and is refused.",
     ),
     extra="s3",
+    example="objects.yaml",
 )
 ABOUT: Final[Mapping[str, About]] = {
     "python": About(
@@ -166,7 +167,8 @@ ABOUT: Final[Mapping[str, About]] = {
         returns={**_SQL, "export": "with `export`: where the file lies, and its size"},
         errors=(*_DATABASE, *_STORE, *_STORED, "process"),
         limits=_SQL_LIMITS,
-        extra="duckdb",
+        extra="ducklake",
+        example="ducklake_history.yaml",
     ),
     "snowflake": About(
         returns={**_SQL, "statement_0": "the same as `command_0`"},
@@ -188,9 +190,11 @@ ABOUT: Final[Mapping[str, About]] = {
             "duration_ms": "how long it took",
         },
         errors=(*_DATABASE, *_STORE, *_STORED, "process"),
-        limits=("`chunk_size` (10,000) rows a chunk, at most 4 chunks in memory.",),
+        limits=("`chunk_size` (10,000) rows a chunk, at most 4 chunks in memory.",
+                "64 MiB of a source that is one JSON document."),
         timeout_s=1800.0,
         extra="duckdb",
+        example="transfer_files.yaml",
     ),
     "nats": About(
         data="By operation: a value with its revision, keys, objects, messages, what a stream is.",

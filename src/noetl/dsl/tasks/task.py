@@ -170,10 +170,13 @@ class Store(Model):
 
     kind: str = key(
         choice("auto", "memory", "kv", "disk", "object", "s3", "gcs", "db", "duckdb", "eventlog"),
-        "kind of store",
+        "kind of store; `memory` and `duckdb` are refused at registration, since no other worker "
+        "could read what is kept there",
         default="auto",
     )
-    driver: str | None = key(Text(), "driver of the store", default=None)
+    driver: str | None = key(
+        Text(), "refused at registration: there is one driver of each kind", default=None
+    )
     bucket: str | None = key(Text(WORKER), "bucket of `s3` or `gcs`", default=None)
     prefix: str | None = key(Text(WORKER), "how keys in the bucket begin", default=None)
     ttl: float | str | None = key(
@@ -183,7 +186,8 @@ class Store(Model):
     )
     compression: str = key(
         choice("none", "gzip", "lz4", "zstd"),
-        "how objects are packed; the database packs rows itself",
+        "how objects are packed, the database packs rows itself; `lz4` is refused at registration, "
+        "since no library for it is installed",
         default="none",
     )
     credential: str | None = key(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,11 @@ import noetl.tools
 from noetl.dsl.tasks import KINDS
 from noetl.dsl.tasks.about import ABOUT, DEFAULT_TIMEOUT_S, About, about
 from noetl.dsl.tasks.errors import ERROR_KINDS
+from noetl.dsl.tasks.notes import NOTES
 
 TOOLS = Path(noetl.tools.__file__).parent
-EXAMPLES = Path(__file__).parents[4] / "examples"
+ROOT = Path(__file__).parents[4]
+EXAMPLES = ROOT / "examples"
 SQL = ("auth.py", "tabular")
 FILES = {
     "python": ("python.py",),
@@ -82,6 +85,17 @@ def test_what_is_told_of_a_kind_exists(kind):
     assert len(set(told.every_error)) == len(told.every_error)
     assert told.returns or told.data
     assert not told.example or (EXAMPLES / told.example).is_file()
+    assert bool(told.example) == told.is_built
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if about(kind).is_built])
+def test_the_extra_of_a_kind_is_one_of_the_package(kind):
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert about(kind).extra in {"", *extras["optional-dependencies"]}
+
+
+def test_notes_are_of_kinds():
+    assert NOTES.keys() - KINDS.keys() == set()
 
 
 def test_the_default_timeouts_are_those_of_the_contract():
