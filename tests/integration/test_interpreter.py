@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -482,13 +484,43 @@ def test_the_environment_of_the_worker_cannot_be_read():
     assert one(code, values={"PARENT": os.getpid()}).data in ([], None)
 
 
+REACHES = (
+    "import socket\ntry:\n    socket.create_connection((HOST, PORT), 2)\n"
+    "except OSError as fault:\n    result = fault.errno\nelse:\n    result = 0"
+)
+
+
 def test_network_off_leaves_no_network():
-    code = (
-        "import socket\ntry:\n    socket.create_connection(('192.0.2.1', 1), 2)\n"
-        "except OSError as fault:\n    result = fault.errno\nelse:\n    result = 0"
-    )
-    outcome = one(code, network="off")
+    outcome = one(REACHES, network="off", values={"HOST": "192.0.2.1", "PORT": 1})
     assert outcome.data == 101 or outcome.error["kind"] == "sandbox"
+
+
+@pytest.mark.skipif(SANDBOX.level == "rlimits", reason="nothing here takes a network away")
+@pytest.mark.parametrize("isolation", ["warm", "fresh"])
+def test_a_worker_without_network_gives_none_to_a_step_that_asks_for_it(isolation):
+    async def reached(*, is_offline):
+        sandbox = Sandbox.detect()
+        if is_offline:
+            sandbox.shut_off()
+        pool = Interpreters(sandbox, ENVIRON, spares=1)
+        try:
+            stage = Bench(pool)
+            values = {"HOST": "127.0.0.1", "PORT": listening.getsockname()[1]}
+            asks = {"network": "on", "isolation": isolation, "values": values}
+            return (await stage.python(REACHES, **asks)).data
+        finally:
+            await pool.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        assert asyncio.run(reached(is_offline=False)) == 0
+        assert asyncio.run(reached(is_offline=True)) in {errno.ENETUNREACH, errno.ECONNREFUSED}
+
+
+def test_a_network_that_cannot_be_taken_away_is_told():
+    sandbox = Sandbox.detect("off")
+    with pytest.raises(SandboxMissing, match="NOETL_PYTHON_NETWORK=off"):
+        sandbox.shut_off()
+    assert not sandbox.is_offline
 
 
 def test_strict_walls_are_required_where_they_are_asked_for():
@@ -504,10 +536,20 @@ def test_a_required_sandbox_that_is_missing_is_refused():
     assert Sandbox.detect("off").level == "rlimits"
 
 
-def test_a_worker_does_not_start_without_the_sandbox_that_it_must_have(tmp_path):
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"NOETL_PYTHON_SANDBOX": "require"}, b"NOETL_PYTHON_SANDBOX=require"),
+        (
+            {"NOETL_PYTHON_SANDBOX": "off", "NOETL_PYTHON_NETWORK": "off"},
+            b"NOETL_PYTHON_NETWORK=off",
+        ),
+    ],
+)
+def test_a_worker_does_not_start_without_the_sandbox_that_it_must_have(tmp_path, asked, told):
     environ = {
         "PATH": "/nowhere", "HOME": str(tmp_path), "NOETL_HOME": str(tmp_path / "home"),
-        "NOETL_PYTHON_SANDBOX": "require", "NOETL_SERVER_URL": "http://127.0.0.1:9",
+        "NOETL_SERVER_URL": "http://127.0.0.1:9", **asked,
     }  # fmt: skip
     words = [
         sys.executable,
@@ -520,7 +562,7 @@ def test_a_worker_does_not_start_without_the_sandbox_that_it_must_have(tmp_path)
         words, env=environ, cwd=tmp_path, capture_output=True, timeout=60, check=False
     )
     assert done.returncode == 2
-    assert b"NOETL_PYTHON_SANDBOX=require" in done.stdout + done.stderr
+    assert told in done.stdout + done.stderr
 
 
 def test_many_commands_run_side_by_side():

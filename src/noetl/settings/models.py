@@ -148,6 +148,7 @@ class WorkerSettings(Model):
     inline_bytes: int = of("NOETL_INLINE_MAX_BYTES", 65536, whole(1024, 1 << 16))
     memory_high: float = of("WORKER_MEMORY_HIGH", 0.8, share)
     python_sandbox: str = of("NOETL_PYTHON_SANDBOX", "prefer", choice("prefer", "require", "off"))
+    python_network: str = of("NOETL_PYTHON_NETWORK", "on", choice("on", "off"))
     python_requirements: str = of("NOETL_PYTHON_REQUIREMENTS", "deny", choice("deny", "allow"))
     pubsub_emulator: str = of("PUBSUB_EMULATOR_HOST", "", text)
     spool_default: str = of("NOETL_SPOOL_DEFAULT", "", text)

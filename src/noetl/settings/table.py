@@ -320,6 +320,12 @@ SETTINGS: Final = (
         kind="integer",
     ),
     _is("NOETL_PYTHON_SANDBOX", "prefer", "wc", "`prefer`, `require` or `off`."),
+    _is(
+        "NOETL_PYTHON_NETWORK",
+        "on",
+        "w",
+        "`off` takes the network from every child that runs code, whatever its step asks for.",
+    ),
     _is("NOETL_PYTHON_REQUIREMENTS", "deny", "w", "`allow` lets steps install packages."),
     _is(
         "NOETL_HTTP_EGRESS",

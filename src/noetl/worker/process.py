@@ -207,6 +207,8 @@ class _Process:
         await asyncio.to_thread(scratch.sweep)
         hidden = (self._home, *secret_files())
         sandbox = Sandbox.detect(settings.python_sandbox, hidden=hidden)  # type: ignore[arg-type]  # the setting is one of the modes
+        if settings.python_network == "off":
+            sandbox.shut_off()
         sandbox.groups = Groups.found() if settings.python_sandbox != "off" else None
         packages = None
         if settings.python_requirements == "allow":

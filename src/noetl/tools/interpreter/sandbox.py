@@ -7,7 +7,7 @@ import shutil
 import stat
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -90,6 +90,8 @@ class Sandbox:
     """Whether children can make namespaces of their own: an old bubblewrap cannot forbid it."""
     is_off: bool = False
     """Somebody wants no walls at all."""
+    is_offline: bool = False
+    """No child has a network, whatever a task asks for."""
     groups: Groups | None = None
     has_users: bool = field(default_factory=_may_change_user)
     """Whether every child has a user of its own."""
@@ -120,9 +122,17 @@ class Sandbox:
             raise SandboxMissing("NOETL_PYTHON_SANDBOX=require, and bubblewrap does not work here")
         return cls(level="user" if _may_change_user() else "rlimits")
 
+    def shut_off(self) -> None:
+        """Take the network from every child; a machine that cannot do that is refused."""
+        if self.level == "rlimits":
+            raise SandboxMissing("NOETL_PYTHON_NETWORK=off, and children cannot be shut off here")
+        self.is_offline = True
+
     def confine(self, walls: Walls, work: Path, shown: tuple[Path, ...] = ()) -> Confinement:
         """How to start one child whose work folder is given, and what else it must see."""
         uid = self._next_uid() if self.has_users and self.level != "rlimits" else None
+        if self.is_offline:
+            walls = replace(walls, network=False)
         if self.level == "namespaces":
             return Confinement(
                 prefix=self._bwrap(walls, work, shown, is_other=uid is not None),
