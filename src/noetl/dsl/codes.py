@@ -110,6 +110,8 @@ CODES: dict[str, Code] = {
                    "Use `call.done`, `loop.done`, `call.error` or `step.skipped`."),
     "DSL116": Code("A `# ui:` directive that does not exist.", "region: eu  # ui:enm=[eu, us]",
                    "Use `secret`, `hidden`, `enum`, `credential`, `description` or `title`."),
+    "DSL117": Code("A kind of tool that no worker of this release runs.", "tool: {kind: wasm, ...}",
+                   "Use another kind; in a test, mock the step."),
     "DSL120": Code("A task as a key of a list item.", "tool: [{a: {kind: noop}}]",
                    "Write `{name: a, kind: noop}`."),
     "DSL121": Code("A template inside Python code.", 'code: "n = {{ workload.n }}"',

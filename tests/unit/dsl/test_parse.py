@@ -417,6 +417,26 @@ def test_what_a_tool_cannot_mean_is_refused(tool: str, where: tuple[str, int, in
     assert found(parse(steps(f"- {{step: s, tool: {tool}}}\n"))) == [where]
 
 
+@pytest.mark.parametrize("tool", ["{kind: gateway}", "{kind: wasm, plugin: p}"])
+def test_a_kind_that_no_worker_runs_is_warned_of(tool: str) -> None:
+    parsed = parse(steps(f"- {{step: s, tool: {tool}}}\n- {{step: t, tool: {{kind: noop}}}}\n"))
+    kind = tool.split(",", maxsplit=1)[0].strip("{}").removeprefix("kind: ")
+    assert [(item.code, item.message) for item in parsed.diagnostics if item.code != "DSL114"] == [
+        ("DSL117", f"no worker of this release runs `{kind}`: the step will fail")
+    ]
+    assert parsed.model is not None
+
+
+def test_a_kind_that_no_worker_runs_is_warned_of_once_where_a_workbook_has_it() -> None:
+    text = book(
+        """\
+        workbook: [{name: w, tool: {kind: gateway}}]
+        workflow: [{step: s, tool: {kind: workbook, name: w}}]
+        """
+    )
+    assert found(parse(text)) == [("DSL117", 4, 35)]
+
+
 def test_two_spellings_are_both_named() -> None:
     text = steps("- {step: s, tool: {kind: http, url: u, credential: c, auth: d}}\n")
     assert parse(text).errors[0].message == "`auth` and `credential` say the same"

@@ -15,6 +15,7 @@ from noetl.dsl.shape import is_name, nearest
 from noetl.dsl.shape.reader import value_at
 from noetl.dsl.tasks import PlaybookCall, Transfer
 from noetl.dsl.tasks import Subscription as SubscriptionTask
+from noetl.dsl.tasks.about import about
 from noetl.dsl.tasks.errors import ERROR_KINDS
 from noetl.dsl.tasks.polls import MOST_TIMEOUT_MS
 from noetl.dsl.template import is_template, pattern_fault
@@ -199,6 +200,10 @@ class PlaybookCheck:
 
     def _task(self, task: Task, names: list[str] | None) -> None:
         self._output(task.output)
+        if not about(task.kind).is_built:
+            message = f"no worker of this release runs `{task.kind}`: the step will fail"
+            hint = "in a test the step can be mocked"
+            self._reader.report("DSL117", message, self._at(task, "kind"), hint=hint)
         if task.spec:
             self._task_spec(task.spec, names)
         if isinstance(task, SubscriptionTask) and task.operation in {"poll", "drain"}:
