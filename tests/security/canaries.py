@@ -90,8 +90,17 @@ def python(name: str, code: str, value: str, more: str = "") -> str:
 
 
 # One secret in each field of each type that is one.
-_AWS = {"access_key_id": "AKIACANARY", "secret_access_key": "?", "session_token": "?"}
-_GCP = {"project": "p1", "service_account": {"client_email": "a@b.example", "private_key": "?"}}
+_AWS = {
+    "access_key_id": "AKIACANARY",
+    "secret_access_key": "?",
+    "session_token": "?",
+    "external_id": "?",
+}
+_GCP = {
+    "project": "p1",
+    "service_account": {"client_email": "a@b.example", "private_key": "?"},
+    "secret_access_key": "?",
+}
 TYPES: dict[str, dict[str, Any]] = {
     "postgres": {"host": "db.example.net", "user": "app", "password": "?", "ca": "?"},
     "bearer": {"token": "?"},
@@ -117,6 +126,10 @@ TYPES: dict[str, dict[str, Any]] = {
     "s3": _AWS,
     "gcp": _GCP,
     "gcs": _GCP,
+    "azure": {"tenant_id": "t1", "client_id": "app", "client_secret": "?"},
+    "vault": {"url": "https://v.example.net", "token": "?"},
+    "kubernetes": {"url": "https://k.example.net", "token": "?", "ca": "?"},
+    "mysql": {"host": "m.example.net", "user": "app", "password": "?"},
     "mcp": {"url": "https://m.example.net", "token": "?", "headers": {"X-Key": "?"}},
     "secret": {"value": "?"},
 }
