@@ -314,6 +314,20 @@ async def test_an_endpoint_inside_a_service_account_is_guarded_too(
     assert made.error["kind"] == "egress"
 
 
+async def test_the_worker_s_own_identity_is_not_shown_to_an_endpoint_of_the_author(
+    gcs_server: GcsServer, tmp_path: Path
+) -> None:
+    at = Stage(gcs_server, tmp_path)  # type: ignore[arg-type]  # of the same shape
+    at.type = "gcs"
+    auth = {"type": "gcs", "endpoint": gcs_server.url}
+    made = await at.s3("get", GcsTool, key="k", auth=auth)
+    assert made.error is not None
+    assert (made.error["kind"], made.error["code"]) == ("auth", "auth_required")
+    assert made.error["message"] == (
+        "/auth: an `endpoint` needs a `service_account`; that of the worker is not shown"
+    )
+
+
 async def test_artifacts_of_buckets(at: Stage) -> None:
     uri = f"s3://{at.bucket}/x/y.txt"
     made = await at.artifact("put", uri=uri, data="hello")

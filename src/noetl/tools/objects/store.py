@@ -98,11 +98,14 @@ class Stores:
 
 
 def _must_identify(scheme: str, fields: Mapping[str, Any]) -> None:
-    """Refuse to borrow the worker's own identity at Amazon; Google's is a type of its own."""
+    """Refuse to borrow the worker's own identity at Amazon; that at Google is shown to Google."""
     if scheme == "s3":
         for name in ("access_key_id", "secret_access_key"):
             if not fields.get(name):
                 raise ToolError("auth", "auth_required", f"/auth: the credential has no `{name}`")
+    elif fields.get("endpoint") and not fields.get("service_account"):
+        message = "/auth: an `endpoint` needs a `service_account`; that of the worker is not shown"
+        raise ToolError("auth", "auth_required", message)
 
 
 def _endpoints(fields: Mapping[str, Any]) -> list[str]:
