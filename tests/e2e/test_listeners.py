@@ -12,11 +12,11 @@ from noetl.api.sockets import SocketTransport
 from tests.e2e.test_subscriptions import (
     DEDUP,
     IN_ORDER,
-    Downstream,
     numbers_by_key,
     site,
     spooled,
 )
+from tests.reliability.senders import Downstream
 
 __all__ = ["site"]
 """The fixture, which is found by its name."""

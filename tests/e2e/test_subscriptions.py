@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 import sys
 from contextlib import asynccontextmanager
 
@@ -16,6 +15,7 @@ from noetl.api.problems import Refused
 from noetl.api.subscriptions import LettersWanted
 from noetl.bus.address import Address
 from noetl.ids import random_key
+from tests.reliability.senders import Downstream
 from tests.reliability.wire import Wire
 
 LATE_S = 30.0
@@ -365,27 +365,6 @@ SPOOLED = """\
       probe_interval_ms: 100
       downstream: [{{name: store, probe: tcp, target: "127.0.0.1:{port}"}}]
 """
-
-
-class Downstream:
-    """Something that runs depend on, and that may be away."""
-
-    def __init__(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self._server = None
-
-    async def up(self):
-        self._server = await asyncio.start_server(
-            lambda _, writer: writer.close(), "127.0.0.1", self.port
-        )
-
-    async def down(self):
-        if self._server is not None:
-            self._server.close()
-            await self._server.wait_closed()
-            self._server = None
 
 
 @pytest.fixture

@@ -211,10 +211,6 @@ class Stack:
             "PYTHONUNBUFFERED": "1",
         }
 
-    def free_port(self):
-        """A port that nobody of the stack uses."""
-        return next(self._ports)
-
     async def start(self, *names):
         """Start parts side by side; returns when they are ready."""
         async with asyncio.timeout(READY_S), asyncio.TaskGroup() as group:

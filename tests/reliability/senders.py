@@ -20,6 +20,7 @@ from noetl.api.catalog import Register
 from noetl.api.credentials import CredentialPut
 from noetl.bus.address import Address
 from noetl.ids import made_at
+from tests.reliability.rig import free_ports
 from tests.reliability.work import leaf
 
 STREAM, NAME = "FAULTS", "faults_nats"
@@ -68,10 +69,10 @@ SPOOL = """\
 
 
 class Downstream:
-    """What the runs depend on, as the listener asks for it: there, or away."""
+    """Something that runs depend on, as a listener asks for it: there, or away."""
 
-    def __init__(self, port):
-        self.port = port
+    def __init__(self):
+        (self.port,) = free_ports(1)
         self._server = None
 
     @asynccontextmanager
@@ -99,12 +100,12 @@ class Downstream:
 class Senders:
     """One sender of numbered messages, with keys in turn."""
 
-    def __init__(self, stack, ledger, folder, port):
+    def __init__(self, stack, ledger, folder):
         self.sent = 0
         """How many the broker has, of the subscription with a spool."""
         self.letters = 0
         """How many it has that become dead letters first."""
-        self.downstream = Downstream(port)
+        self.downstream = Downstream()
         self.spool = folder
         self.pause_s = PAUSE_S
         """Between two messages."""

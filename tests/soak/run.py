@@ -106,7 +106,7 @@ class Soak:
     async def _others(self, stack, ledger):
         """Who works beside the runs of the rate; at the end it is judged what came of them."""
         spool = passable("spool-", stack.folder)
-        senders = Senders(stack, ledger, spool, stack.free_port())
+        senders = Senders(stack, ledger, spool)
         senders.pause_s, senders.poll_ms = MESSAGE_S, POLL_MS
         visitors = Visitors(stack, ledger, ("gateway",), VISITORS)
 

@@ -65,7 +65,7 @@ async def play(plan):
         stack.add_worker(slots=4)
         stack.add_listener(*PATHS)
         await stack.start("server", "worker")
-        senders = Senders(stack, ledger, spool, stack.free_port())
+        senders = Senders(stack, ledger, spool)
         harm = Harm(stack, ledger, senders, verdict)
         async with senders.downstream.open():
             async with senders.here():
