@@ -444,7 +444,7 @@ ELSEWHERE |= {
     "upstream_unavailable",
     "not_a_subscription", "unknown_dead_letter", "spool_full", "spool_locked",
     "spool_unavailable",
-    "cannot_sign", "no_gateway",
+    "cannot_sign", "no_gateway", "token_not_kept",
     "body_timeout", "circuit_open", "config_unavailable", "deactivated", "dispatch_failed",
     "ip_not_allowed", "not_active", "overloaded",
 }  # fmt: skip

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
 from noetl.errors import NoetlError
 from noetl.gateway import frames
-from noetl.gateway.hub.stream import PAGE, TRY_AGAIN, Ending
+from noetl.gateway.hub.stream import PAGE
 
 if TYPE_CHECKING:
     from noetl.gateway.hub.stream import Stream
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 MOST_UNREAD: Final = 1024 * 1024
 """Bytes of results that are told again before the reader has taken them; at most `PAGE` results."""
+AGAIN_S: Final = 1.0
 _log: Final = logging.getLogger(__name__)
 
 
@@ -47,24 +49,36 @@ def tell_again(requests: Requests, hub: Hub, stream: Stream) -> None:
 
 
 async def _tell_all(requests: Requests, hub: Hub, stream: Stream) -> None:
-    """Tell results at the pace of the reader: neither his queue nor his log takes all of them.
+    """Tell results, however often the bus goes away meanwhile, as long as the stream is there.
 
     A client that leaves before the last one is told them when it comes back.
     """
+    told: set[str] = set()
+    while True:
+        try:
+            await _tell_rest(requests, hub, stream, told)
+            await requests.owe_nothing(stream.client_id)
+        except NoetlError as fault:
+            _log.warning("results of a client are told again later", extra={"code": fault.code})
+            await asyncio.sleep(AGAIN_S)
+        else:
+            return
+
+
+async def _tell_rest(requests: Requests, hub: Hub, stream: Stream, told: set[str]) -> None:
+    """Tell results at the pace of the reader: neither his queue nor his log takes all of them."""
     is_known, count, size, last = stream.recovery.requested is not None, 0, 0, 0
     ended = requests.undelivered(stream.person, stream.client_id, is_known=is_known)
-    try:
-        async with aclosing(ended):
-            async for document in ended:
-                frame = frames.result(document)
-                if count >= PAGE or size >= MOST_UNREAD:
-                    await stream.taken(last)
-                    count, size = 0, 0
-                count, size = count + 1, size + len(frame)
-                name = f"{document.request_id}/result/{document.state}"
-                last = max(last, await hub.again(stream, frame, name))
-        await stream.taken(last)
-        await requests.owe_nothing(stream.client_id)
-    except NoetlError as fault:
-        _log.warning("results of a client are not told again", extra={"code": fault.code})
-        stream.finish(Ending("history_lost", TRY_AGAIN))
+    async with aclosing(ended):
+        async for document in ended:
+            if document.request_id in told:
+                continue
+            frame = frames.result(document)
+            if count >= PAGE or size >= MOST_UNREAD:
+                await stream.taken(last)
+                count, size = 0, 0
+            count, size = count + 1, size + len(frame)
+            name = f"{document.request_id}/result/{document.state}"
+            last = max(last, await hub.again(stream, frame, name))
+            told.add(document.request_id)
+    await stream.taken(last)

@@ -31,6 +31,7 @@ MOST_TRIES: Final = 20
 TOGETHER: Final = 64
 """Records of a list that are read at the same time."""
 _BUCKET: Final = "requests"
+_OWED: Final = b"1"
 _decode: Final = msgspec.json.Decoder(Record).decode
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -168,15 +169,16 @@ class Records:
 
     async def owe(self, client_id: str) -> None:
         """Note that a client is to be told again what has ended."""
-        await self._used("put", self.keys.put(rec.owed_key(client_id), b"", self._ttl_s))
+        await self._used("put", self.keys.put(rec.owed_key(client_id), _OWED, self._ttl_s))
 
     async def owes(self, client_id: str) -> bool:
         """Whether a client was to be told again what has ended, and was not, or not all."""
-        return await self._used("get", self.keys.get(rec.owed_key(client_id))) is not None
+        found = await self._used("get", self.keys.get(rec.owed_key(client_id)))
+        return found is not None and found.value == _OWED
 
     async def owe_nothing(self, client_id: str) -> None:
-        """A client was told all."""
-        await self._used("delete", self.keys.delete(rec.owed_key(client_id)))
+        """A client was told all; said, not deleted: a broker that is killed brings keys back."""
+        await self._used("put", self.keys.put(rec.owed_key(client_id), b"", self._ttl_s))
 
     async def below(self, prefix: str, *, is_ascending: bool = False) -> AsyncGenerator[Record]:
         """The requests that an index lists, newest first or last; as many as are asked for."""

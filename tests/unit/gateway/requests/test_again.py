@@ -83,7 +83,7 @@ async def _told_again(count: int, data: str) -> None:
             assert client.results == made
             reading = asyncio.create_task(client.stream.next())
             await asyncio.sleep(1)
-            assert await d.bus.requests.get(owed_key(CLIENT)) is None
+            assert not await d.requests.owes(CLIENT)
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
 
@@ -103,17 +103,26 @@ async def test_a_client_that_leaves_while_it_is_told_again_is_told_the_rest_when
 
 
 @virtually
-async def test_a_client_is_sent_away_when_its_results_cannot_be_told_again() -> None:
+async def test_results_that_cannot_be_told_now_are_told_later_on_the_same_stream() -> None:
     async with desk() as d:
         made = await ended(d, 3, 1)
         async with connected(d, "lost-1") as client:
             d.keys.barred.add("names")
-            assert await client.stream.next() == []
-            assert client.stream.ending is not None
-            assert (client.stream.ending.reason, client.stream.ending.code) == (
-                "history_lost", 1013,
-            )  # fmt: skip
-        d.keys.barred.clear()
-        async with connected(d, "") as back:
-            await back.read(3)
-            assert back.results == made
+            reading = asyncio.create_task(client.read(3))
+            await asyncio.sleep(10)
+            assert client.results == []
+            d.keys.barred.clear()
+            await reading
+            assert client.results == made
+            assert client.stream.ending is None
+
+
+@virtually
+async def test_what_is_owed_to_nobody_any_more_stays_so_when_the_broker_brings_keys_back() -> None:
+    async with desk() as d:
+        await d.requests.owe(CLIENT)
+        assert await d.requests.owes(CLIENT)
+        await d.requests.owe_nothing(CLIENT)
+        found = await d.bus.requests.get(owed_key(CLIENT))
+        assert found is not None, "deleted, the older word would come back"
+        assert not await d.requests.owes(CLIENT)
