@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _BYTES: Final = 32
 _FORM: Final = re.compile(r"[A-Za-z0-9_-]{43}\Z")
+_USED: Final = b""
+"""Written, not deleted: a broker that is killed may bring back what was deleted just before."""
 
 
 class _Kept(msgspec.Struct, frozen=True, array_like=True):
@@ -55,19 +57,17 @@ class Once:
         key = self._key(name)
         try:
             entry = await self._keys.get(key)
-            if entry is None:
+            if entry is None or entry.value == _USED:
                 return None
-            await self._keys.delete(key, entry.revision)
-        except KeyChanged:
+            kept = msgspec.msgpack.decode(entry.value, type=_Kept)
+            left_s = kept.ends_at - self._clock.now().timestamp()
+            await self._keys.update(key, _USED, entry.revision, max(1.0, left_s))
+            data = decrypt(self._opener(name), kept.sealed, self._corner.encode())
+        except (KeyChanged, msgspec.DecodeError, Forged):
             return None
         except BusGone as fault:
             raise AuthUnavailable("nobody can say now whether it was used") from fault
-        try:
-            kept = msgspec.msgpack.decode(entry.value, type=_Kept)
-            data = decrypt(self._opener(name), kept.sealed, self._corner.encode())
-        except (msgspec.DecodeError, Forged):
-            return None
-        return data if self._clock.now().timestamp() < kept.ends_at else None
+        return data if left_s > 0 else None
 
     def _key(self, name: str) -> str:
         return f"{self._corner}.{hashlib.sha256(name.encode()).hexdigest()}"

@@ -51,6 +51,16 @@ async def test_a_ticket_for_something_else_is_refused_and_gone(desk, purpose):
             await desk.tickets.redeem(ticket, wanted)
 
 
+async def test_that_a_ticket_was_used_is_written_as_long_as_it_would_last(desk):
+    """A broker that is killed may bring back what was deleted, and nothing that was replaced."""
+    ticket = await issued(desk)
+    [key] = await desk.keys.names("t")
+    await desk.tickets.redeem(ticket, "events")
+    assert (await desk.keys.get(key)).value == b""
+    with pytest.raises(TicketUsed):
+        await desk.tickets.redeem(ticket, "events")
+
+
 async def test_a_ticket_is_refused_in_second_31(desk):
     ticket = await issued(desk)
     desk.clock.passed = 31
