@@ -146,6 +146,11 @@ def test_a_table_names_every_record_its_limits_and_the_raw_limits():
         assert "raw limits of chain, per second: commits_serial 3,780" in text
 
 
+def test_a_table_tells_how_much_was_measured():
+    made = record("scale", [1.0], unit="x", params={"items": 100_000, "path": "a", "is_long": True})
+    assert "    items 100,000" in table([made]).splitlines()
+
+
 def test_a_page_is_written_between_its_marks_and_names_machine_and_commit():
     page = "# Page\n\n<!-- bench -->\nold\n<!-- /bench -->\n\nThe rest.\n"
     slow = record("startup.help", [9.0], unit="ms", params={"line": "noetl b"})
