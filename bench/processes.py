@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -41,9 +42,12 @@ def cpu_us(pid: int) -> int:
     """Processor microseconds of one process, as the scheduler counts them: finer than ticks."""
     try:
         places = [*(_PROC / str(pid) / "task").iterdir()]
-        spent = [int((place / "schedstat").read_text().split()[0]) for place in places]
     except OSError:
         return 0  # it ended meanwhile
+    spent = []
+    for place in places:
+        with suppress(OSError):  # a thread that ended meanwhile
+            spent.append(int((place / "schedstat").read_text().split()[0]))
     return sum(spent) // 1000
 
 

@@ -1,4 +1,6 @@
 import os
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Thread
 
 import pytest
 
@@ -61,6 +63,24 @@ def test_the_time_and_bytes_of_a_process_grow_and_a_gone_one_has_none():
     assert min(moved_bytes(os.getpid())) > 0
     assert cpu_us(2**22 + 1) == 0
     assert moved_bytes(2**22 + 1) == (0, 0)
+
+
+def test_the_time_of_a_process_whose_threads_come_and_go_is_told_all_the_same():
+    with ThreadPoolExecutor(1) as kept:
+        is_done = Event()
+        kept.submit(_short_threads, is_done)
+        found = [cpu_us(os.getpid()) for _ in range(200)]
+        is_done.set()
+    assert min(found) > 0
+
+
+def _short_threads(is_done):
+    while not is_done.is_set():
+        short = [Thread(target=int) for _ in range(8)]
+        for thread in short:
+            thread.start()
+        for thread in short:
+            thread.join()
 
 
 @pytest.mark.parametrize("name", sorted(SUBJECTS))
