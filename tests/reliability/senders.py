@@ -54,6 +54,8 @@ spec:
       - {{header: x-route, controls: dispatch.playbook, allowed: [faults/absent]}}
   dedup: {{enabled: true, window_secs: 3600}}
 """
+# One failed probe opens the circuit: the runs here need no downstream, and each that completes
+# says that it is there.
 SPOOL = """\
   spool:
     mode: buffer_and_ack
@@ -61,7 +63,7 @@ SPOOL = """\
     path: {folder}
     ordering_key: message.data.key
     circuit:
-      trip_after: 2
+      trip_after: 1
       probe_after_ms: 300
       probe_interval_ms: 100
       downstream: [{{name: store, probe: tcp, target: "127.0.0.1:{port}"}}]

@@ -132,15 +132,25 @@ class Intake:
         await self._pushes.close()
 
     async def ended(self, outcome: RunOutcome) -> None:
-        """A run of this subscription has ended."""
+        """A run of this subscription has ended.
+
+        Of a downstream that is asked by an active probe it says nothing once the circuit is open:
+        the run may have begun before the outage.
+        """
         name = outcome.downstream
-        if name is not None and name != SERVER and name in self._breakers.names:
+        if name is not None and self._counts(name):
             if outcome.is_completed:
                 await self._breakers.succeeded(name)
             elif outcome.is_outage:
                 await self._breakers.failed(name, outcome.error_kind)
         if self._parts.runs is not None:
             self._parts.runs.told(outcome)
+
+    def _counts(self, name: str) -> bool:
+        """Whether the end of a run says something about a downstream."""
+        if name == SERVER or name not in self._breakers.names:
+            return False
+        return name in self._passive or self._breakers.is_closed(name)
 
     # ------------------------------------------------------------------ of one message
 

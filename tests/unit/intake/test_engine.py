@@ -6,7 +6,7 @@ import json
 import pytest
 
 from noetl.blobs.spool.memory import MemoryStore
-from noetl.intake.outcomes import StartOutcome, answered
+from noetl.intake.outcomes import RunOutcome, StartOutcome, answered
 from noetl.local.virtual import run_virtually
 from tests.unit.intake.world import World, message, settled, until
 
@@ -385,6 +385,25 @@ def test_a_run_that_fails_by_its_own_fault_is_told_and_its_message_acknowledged(
         assert world.server.told("message.failed") == [
             {"message_id": "S:1", "execution_id": "1", "status": "FAILED"}
         ]
+
+    run_virtually(main())
+
+
+@pytest.mark.parametrize(
+    "fault", [{}, {"status": "FAILED", "error_kind": "connection", "is_retryable": True}]
+)
+def test_the_end_of_an_older_run_is_no_answer_to_an_active_probe(fault):
+    async def main():
+        world = World(spool={"circuit": {"trip_after": 1, "downstream": [TSDB]}})
+        engine = world.engine()
+        ended = {"execution_id": "1", "status": "COMPLETED", "downstream": "tsdb"} | fault
+        await engine.breakers.failed("tsdb")
+        await asyncio.sleep(30)
+        assert await engine.breakers.enter("tsdb") == ("probe", ("tsdb",))
+        await engine.intake.ended(RunOutcome(**ended))
+        assert engine.breakers.state("tsdb").phase == "half_open"
+        await engine.breakers.succeeded("tsdb")
+        assert engine.breakers.is_closed("tsdb")
 
     run_virtually(main())
 
