@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -36,6 +37,7 @@ LEAST_DELAY_MS: Final = 1_000
 MOST_DELAY_MS: Final = 60_000
 _LAST_DELIVERIES: Final = 2
 _OLD: Final = 0.5
+_log: Final = logging.getLogger(__name__)
 
 
 class LetterBox(Protocol):
@@ -73,6 +75,8 @@ class Keeping:
         self._tracer = tracer
         self.began: Callable[[], None] = lambda: None
         """Is called when a first message waits for a downstream."""
+        self.fault = ""
+        """Why the spool has not stored the last message; nothing when it has."""
 
     def must_queue(self, delivery: Delivery) -> bool:
         """Whether others wait that have to go first."""
@@ -133,10 +137,9 @@ class Keeping:
         try:
             with spanned(self._tracer, "subscription.spool.put", None, {"reason": reason}):
                 is_waiting = await self._spool.put(item)
-        except SpoolFull:
-            return self.back(delivery, "spool_full")
-        except SpoolError:
-            return self.back(delivery, "spool_unavailable")
+        except (SpoolFull, SpoolError) as fault:
+            return self._unstored(delivery, fault)
+        self.fault = ""
         if self._spool.pending(delivery.downstream) == 1:
             self.began()
         if armed:
@@ -157,6 +160,15 @@ class Keeping:
             return self.back(delivery, "spool_unavailable")
         ref = ref_of_delivery(self._listener, delivery)
         return delivery.settled("term", "dead_lettered", spool_ref=ref, reason=reason)
+
+    def _unstored(self, delivery: Delivery, fault: SpoolFull | SpoolError) -> Disposition:
+        """The spool takes no message: its source keeps it; told once, until it does again."""
+        code = "spool_full" if isinstance(fault, SpoolFull) else "spool_unavailable"
+        if self.fault != code:
+            about = {"subscription": self._listener.path, "code": code, "reason": fault.message}
+            _log.warning("the spool takes no message", extra=about)
+        self.fault = code
+        return self.back(delivery, code)
 
     @property
     def _escalate_after_ms(self) -> float:

@@ -69,7 +69,7 @@ class Fetching:
         silent_s = self._clock.monotonic() - self._polled_at
         if not self.fault and silent_s > SLOW_POLLS * self._timeout_s + SILENT_S:
             return f"no poll for {silent_s:.0f} s"
-        return self.fault
+        return self.fault or self._ears.intake.keeping.fault
 
     @property
     def held(self) -> int:

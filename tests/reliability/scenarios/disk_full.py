@@ -2,8 +2,8 @@
 
 Each store lies on a small volume of its own: the data of PostgreSQL (once when tables cannot grow,
 once when its log cannot), the store of the bus, the bodies that a server keeps while they come, the
-outbox of a worker, the event log of `noetl run`. The scenario does for PostgreSQL what `noetl up`
-does for all parts: whoever has ended is started again.
+outbox of a worker, the spool of a listener, the event log of `noetl run`. The scenario does for
+PostgreSQL what `noetl up` does for all parts: whoever has ended is started again.
 """
 
 from __future__ import annotations
@@ -27,16 +27,19 @@ from tests.reliability.ledger import Ledger
 from tests.reliability.load import Load
 from tests.reliability.rig import stacked
 from tests.reliability.scenario import Verdict, passable
+from tests.reliability.senders import PATHS, Senders
 from tests.reliability.volumes import Lacking, small
 from tests.reliability.work import chain, fanout
 
-SIZES_MB = {"pg": 160, "nats": 16, "bodies": 8, "home": 8, "events": 4}
+SIZES_MB = {"pg": 160, "nats": 16, "bodies": 8, "home": 8, "spool": 4, "events": 4}
 AGAIN_S = 1.0
 FULL_S = 1.5
 """How long a volume stays full after the first refusal."""
 TOLD_S = 20.0
 RESUMES_S = 30.0
 REFUSALS = {503: {"db_unavailable", "pool_saturated"}, 507: {"storage_full"}}
+SPOOLED = 5
+"""Messages in the spool before and after its volume is full."""
 LARGE = b"1" * (3 << 20)
 """Needs more space than any file has left; no value of this size is kept in memory."""
 
@@ -58,6 +61,7 @@ async def play(plan):
         async with stacked(folder, plan.mould) as stack, Ledger().open() as ledger:
             stack.add_server(TMPDIR=str(folder / "bodies"))
             stack.add_worker(NOETL_HOME=str(folder / "home"))
+            stack.add_listener(*PATHS)
             await stack.start("server", "worker")
             await _asked(stack, "alter system set max_wal_size = '48MB'", "select pg_reload_conf()")
             works = [chain(4), fanout(4)]
@@ -65,7 +69,8 @@ async def play(plan):
             load = Load(stack, ledger, works)
             load.pause_s = 0.4
             load.runs[first] = works[0]
-            stage = Stage(stack, ledger, load, volumes, verdict)
+            senders = Senders(stack, ledger, folder / "spool")
+            stage = Stage(stack, ledger, load, senders, volumes, verdict)
             async with _kept(stack), load.going():
                 while (not verdict.schedule or plan.left_s > 0) and not verdict.stuck:
                     turns = turns or plan.random.sample(sorted(TURNS), len(TURNS))
@@ -112,10 +117,11 @@ async def _asked(stack, *statements):
 class Stage:
     """What the turns play on."""
 
-    def __init__(self, stack, ledger, load, volumes, verdict):
+    def __init__(self, stack, ledger, load, senders, volumes, verdict):  # noqa: PLR0913, PLR0917 - all that is on it
         self.stack = stack
         self.ledger = ledger
         self.load = load
+        self.senders = senders
         self.volumes = volumes
         self.verdict = verdict
         self._clock = SystemClock()
@@ -195,6 +201,25 @@ class Stage:
             volume.free()
             await self.stack.start("server")
 
+    async def spool(self):
+        """What runs need is away, and messages cannot be kept here: their broker keeps them."""
+        volume, senders = self.volumes["spool"], self.senders
+        listener = self.stack.parts["listener"]
+        async with senders.here():
+            await self.stack.start("listener")
+            await self._until(lambda: senders.waiting() >= SPOOLED, "messages are spooled")
+            volume.fill()
+            try:
+                page = listener.health.replace("/readyz", "/health")
+                await self._tells(page, "reasons", {f"{PATHS[0]}: spool_unavailable"})
+                kept = senders.waiting()
+            finally:
+                volume.free()
+            await self._until(lambda: senders.waiting() >= kept + SPOOLED, "and again")
+        async with senders.downstream.open():
+            self.load.runs |= await senders.judged(self.verdict)
+            await listener.stop(RESUMES_S)
+
     async def events(self):
         """A run on this machine cannot write its log: it fails, and goes on once there is room."""
         work, volume = chain(120), self.volumes["events"]
@@ -270,5 +295,5 @@ class Stage:
 
 TURNS = {
     "tables": Stage.tables, "log": Stage.log, "bus": Stage.bus, "bodies": Stage.bodies,
-    "outbox": Stage.outbox, "events": Stage.events,
+    "outbox": Stage.outbox, "spool": Stage.spool, "events": Stage.events,
 }  # fmt: skip

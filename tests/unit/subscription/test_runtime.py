@@ -5,6 +5,8 @@ from contextlib import asynccontextmanager, nullcontext
 
 import pytest
 
+from noetl.blobs.spool.base import SpoolError
+from noetl.blobs.spool.memory import MemoryStore
 from noetl.bus.memory_keys import MemoryKeys
 from noetl.clock import LoopClock
 from noetl.ids import Ids
@@ -84,6 +86,7 @@ class World:
         self.person = Person(self._version(1, **spec))
         self.metrics = IntakeMetrics((PATH,))
         self.opened = 0
+        self.store = None
         self.runtime = Runtime(PATH, self._ports())
 
     @staticmethod
@@ -103,7 +106,8 @@ class World:
             name="one", clock=self.clock, ids=Ids(self.clock, 1), control=self.person,
             starter=self.server, endings=Ends(self.server), poster=self.server,
             circuits=KeysStore(self.keys), letters=lambda _: self.server,
-            source=source, spool=lambda _: nullcontext(), metrics=self.metrics, state_poll_s=1.0,
+            source=source, spool=lambda _: nullcontext(self.store), metrics=self.metrics,
+            state_poll_s=1.0,
         )  # fmt: skip
 
     def send(self, *numbers):
@@ -365,3 +369,37 @@ def test_a_source_that_goes_away_is_asked_again_and_told_as_an_ailment(play):
             assert world.server.started == ["memory:1"]
 
     play(scenario)
+
+
+class Volume(MemoryStore):
+    """A store that may have no space left."""
+
+    def __init__(self):
+        super().__init__()
+        self.is_full = True
+
+    async def put_new(self, key, data):
+        if self.is_full:
+            raise SpoolError("no space left on device")
+        await super().put_new(key, data)
+
+
+def test_a_spool_without_space_is_told_as_an_ailment_and_once_in_the_log(play, caplog):
+    async def scenario(world):
+        world.store, world.server.is_down = Volume(), True
+        async with world.listening():
+            world.send(1, 2, 3)
+            await asyncio.sleep(20)
+            assert world.runtime.ailments == (f"{PATH}: spool_unavailable",)
+            assert world.metrics.acked.value(PATH) == 0
+            world.store.is_full = False
+            await asyncio.sleep(60)
+            assert world.runtime.ailments == ()
+            assert world.metrics.acked.value(PATH) == 3
+            assert world.runtime.pending == 3
+
+    play(scenario, spool={"mode": "buffer_and_ack", "circuit": {"trip_after": 1}})
+    told = [line for line in caplog.records if line.name == "noetl.intake.keeping"]
+    assert [(line.message, line.code, line.reason) for line in told] == [
+        ("the spool takes no message", "spool_unavailable", "no space left on device")
+    ]
