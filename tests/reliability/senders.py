@@ -18,6 +18,7 @@ from nats.js.api import AckPolicy, ConsumerConfig
 
 from noetl.api.catalog import Register
 from noetl.api.credentials import CredentialPut
+from noetl.api.subscriptions import LettersWanted
 from noetl.bus.address import Address
 from noetl.ids import made_at
 from tests.reliability.rig import free_ports
@@ -27,6 +28,8 @@ STREAM, NAME = "FAULTS", "faults_nats"
 READINGS, LOOSE = "readings", "loose"
 """Subscriptions: one with a spool, one whose dead letters the server keeps."""
 PATHS = (f"faults/{READINGS}", f"faults/{LOOSE}")
+ABSENT = {"x-route": "faults/absent"}
+"""The header of a message whose playbook is not there."""
 KEYS = 4
 PAUSE_S = 0.05
 POLL_MS = 300
@@ -167,15 +170,22 @@ class Senders:
     async def send_letter(self):
         """A message whose playbook is not there."""
         self.letters += 1
-        await self._put(LOOSE, -self.letters, **{"x-route": "faults/absent"})
+        await self._put(LOOSE, -self.letters, **ABSENT)
+
+    async def send_junk(self, body, name):
+        """A message without sense, whose playbook is not there either."""
+        await self._sent(LOOSE, body, {"Nats-Msg-Id": name} | ABSENT)
 
     async def _put(self, name, number, **headers):
         """Send a message until the broker has it."""
         row = {"n": number, "key": f"k-{number % KEYS}", "url": self._ledger.url}
         told = {"Nats-Msg-Id": f"faults-{number}"} | headers
+        await self._sent(name, json.dumps(row).encode(), told)
+
+    async def _sent(self, name, body, headers):
         while True:
             try:
-                await self._js.publish(f"faults.{name}", json.dumps(row).encode(), headers=told)
+                await self._js.publish(f"faults.{name}", body, headers=headers)
             except (NatsError, OSError, TimeoutError):
                 await asyncio.sleep(AGAIN_S)
             else:
@@ -185,7 +195,22 @@ class Senders:
         """How many messages lie in the spool."""
         return sum(1 for _ in self.spool.rglob("spool/*.json"))
 
-    async def loose_id(self):
+    async def dead(self, count):
+        """The dead letters that the server keeps, as soon as there are so many."""
+        stack, known = self._stack, await self._loose_id()
+        while True:
+            page = await stack.insist(lambda: stack.client().dead_letters(known))
+            if len(page.items) == count:
+                return page.items
+            await asyncio.sleep(PAUSE_S)
+
+    async def redrive(self, content):
+        """The playbook that was not there is now, and all that is dead is sent again."""
+        stack, known = self._stack, await self._loose_id()
+        await stack.insist(lambda: stack.client().register(Register(content=content)))
+        await stack.insist(lambda: stack.client().redrive(known, LettersWanted(all=True)))
+
+    async def _loose_id(self):
         """The subscription whose dead letters the server keeps."""
         client = self._stack.client()
         known = await self._stack.insist(lambda: client.register_subscription(f"faults/{LOOSE}"))

@@ -1,8 +1,9 @@
-"""R9: bodies that are no requests, and handlers that kill whoever runs them; the rest goes on.
+"""R9: bodies that are no requests, messages without sense, handlers that kill; the rest goes on.
 
 A handler that kills its worker is lost three times and fails then, with a reason; one that ends
 its own process fails at once. The scenario starts a worker that has ended again, as `noetl up`
-does. Messages of subscriptions that are put aside come with the subscriptions.
+does. A message that no playbook takes is put aside with its reason and what it said, and runs when
+it is sent again to one that does.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from urllib.parse import urlsplit
 from noetl.clock import SystemClock
 from tests.reliability.ledger import Ledger
 from tests.reliability.load import Load
-from tests.reliability.scenario import Verdict
+from tests.reliability.scenario import Verdict, passable
+from tests.reliability.senders import PATHS, Senders
 from tests.reliability.work import HEAD, Work, chain, fanout
 
 ROUTES = ("/api/execute", "/api/execute/batch", "/api/catalog/register", "/api/events/batch")
@@ -30,6 +32,14 @@ BODIES = {
     "wrong_schema": (b'{"path": {"a": [1]}, "content": 7, "events": "none"}', {400, 422}),
     "huge": (None, {413}),
 }
+MESSAGES = {
+    "invalid_utf8": b'{"n": "\xff\xfe\xc3"}',
+    "nested": b"[" * DEEP + b"]" * DEEP,
+    "no_object": b"17",
+    "empty": b"",
+    "large": b"\xff" * (600 << 10),
+}
+ANYTHING = f"{HEAD.replace('NAME', 'absent')}workflow:\n  - step: start\n    tool: {{kind: noop}}\n"
 DEADLY = {
     "kills_its_worker": ("import os\nos.kill(os.getppid(), 9)\n", "lease_exhausted"),
     "ends_its_process": ("import os\nos._exit(9)\n", "exit_9"),
@@ -47,6 +57,7 @@ async def play(plan):
     async with plan.stack() as stack, Ledger().open() as ledger:
         stack.add_server()
         stack.add_worker(slots=4, NOETL_PYTHON_SANDBOX="off")
+        stack.add_listener(*PATHS)
         await stack.start("server", "worker")
         load = Load(stack, ledger, [chain(3), fanout(4)])
         load.pause_s = 0.5
@@ -66,6 +77,7 @@ async def play(plan):
                     group.create_task(_deadly(stack, ledger, drawn["deadly"], verdict))
                     group.create_task(_posted(stack, drawn["bodies"], verdict))
                     group.create_task(_neighbour(stack, ledger, verdict, "beside_s"))
+            await _messages(stack, ledger, passable("spool-", plan.folder), verdict)
         await load.judged(verdict)
         if stack.parts["server"].pid != pid:
             verdict.wrong.append("the server has ended")
@@ -131,6 +143,30 @@ async def _deadly(stack, ledger, name, verdict):
     expected = ATTEMPTS if DEADLY[name][1] == "lease_exhausted" else 1
     if len(claims) != expected:
         verdict.wrong.append(f"{run} ({name}) was tried {len(claims)} times")
+
+
+async def _messages(stack, ledger, folder, verdict):
+    """Send messages without sense; each is put aside, and has one run when it is sent again."""
+    senders = Senders(stack, ledger, folder)
+    try:
+        async with asyncio.timeout(ENDS_S), senders.here():
+            await stack.start("listener")
+            for name, body in MESSAGES.items():
+                await senders.send_junk(body, name)
+            letters = await senders.dead(len(MESSAGES))
+            reasons = {(letter.reason, letter.result_ref is None) for letter in letters}
+            if reasons != {("dispatch_rejected", False)}:
+                verdict.wrong.append(f"messages were put aside as {reasons}")
+            await senders.redrive(ANYTHING)
+            await senders.dead(0)
+            runs = await stack.client().executions(path="faults/absent")
+            ended = [(await stack.ended(run.execution_id)).status for run in runs.items]
+    except TimeoutError:
+        verdict.stuck.append(f"messages without sense have no runs in {ENDS_S:g} s")
+        return
+    if ended != ["COMPLETED"] * len(MESSAGES):
+        verdict.wrong.append(f"messages that were sent again ended as {ended}")
+    await stack.parts["listener"].stop(ENDS_S)
 
 
 async def _neighbour(stack, ledger, verdict, name):

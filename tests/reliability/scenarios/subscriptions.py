@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import signal
 
-from noetl.api.catalog import Register
-from noetl.api.subscriptions import LettersWanted
 from noetl.clock import SystemClock
 from noetl.local.embedded.children import PartFailed
 from noetl.telemetry.failpoint import POINTS
@@ -130,7 +128,7 @@ class Harm:
                 await self._spooled()
                 await downstream.up()
             if point == REDRIVE:
-                await self._redrive()
+                await self._senders.redrive(ABSENT)
             code = await self._stack.parts[part].wait()
         if code != -signal.SIGKILL:
             self._verdict.wrong.append(f"{fault}: it ended with {code}: {self._stack.last(part)}")
@@ -156,15 +154,4 @@ class Harm:
         """A message whose playbook is not there becomes a dead letter."""
         await self._senders.send_letter()
         async with asyncio.timeout(REACHED_S):
-            while not (await self._dead()).items:  # noqa: ASYNC110 - another process tells it
-                await asyncio.sleep(0.05)
-
-    async def _dead(self):
-        known = await self._senders.loose_id()
-        return await self._stack.insist(lambda: self._stack.client().dead_letters(known))
-
-    async def _redrive(self):
-        """Its playbook is there now, and all that is dead is sent again."""
-        stack, known = self._stack, await self._senders.loose_id()
-        await stack.insist(lambda: stack.client().register(Register(content=ABSENT)))
-        await stack.insist(lambda: stack.client().redrive(known, LettersWanted(all=True)))
+            await self._senders.dead(1)
