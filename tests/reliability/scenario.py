@@ -21,7 +21,7 @@ from tests.reliability.rig import Mould, stacked
 NAMES = (
     "kills", "all_at_once", "bus_wiped", "database", "power_cut", "partitions", "disk_full",
     "clock", "poison", "peers", "overload", "upgrade", "backup", "cancel_storm", "posts", "gateway",
-    "subscriptions",
+    "subscriptions", "outage",
 )  # fmt: skip
 """Modules of `tests.reliability.scenarios`, each with `async def play(plan) -> Verdict`."""
 KEPT = ("logs", "events")
