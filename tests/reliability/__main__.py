@@ -14,13 +14,11 @@ import random
 import shutil
 import sys
 import traceback
-from pathlib import Path
 
+from tests.reliability.report import REPORT, ROOT
 from tests.reliability.rig import Mould
 from tests.reliability.scenario import NAMES, Plan, Verdict, passable, play
 
-ROOT = Path(__file__).parents[2]
-REPORT = ROOT / "build" / "reliability" / "report.json"
 FAILURES = ROOT / "build" / "failures"
 
 
