@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import importlib
 import logging
 import signal
@@ -16,6 +15,7 @@ from noetl import __version__
 from noetl.bus.gateway import GatewayBus
 from noetl.clock import SystemClock
 from noetl.edge.http import Bounds, Sockets, bound, listener
+from noetl.edge.memory import settle
 from noetl.errors import NoetlError
 from noetl.gateway.app import create_gateway
 from noetl.gateway.parts import GatewayParts
@@ -50,7 +50,6 @@ MESSAGE_BYTES: Final = 1024 * 1024
 EX_CONFIG: Final = 78
 """The exit code of a process that was told something it cannot use."""
 _REACHED: Final = "set NOETL_GATEWAY_URL, or GATEWAY_PUBLIC_URL, to an address that workers reach"
-_GC: Final = (20_000, 20, 50)
 _log: Final = logging.getLogger(__name__)
 
 
@@ -108,7 +107,7 @@ async def _serve(settings: GatewaySettings, lines: Lines, seen: Fingerprints) ->
                 group.create_task(each.serve([open_socket]))
             for each in listeners:
                 await each.heard.wait()
-            _settle()
+            settle()
             told = {"url": settings.url, "version": __version__}
             _log.info("the gateway listens", extra=told)
             await stop.wait()
@@ -233,13 +232,6 @@ def _warn(settings: GatewaySettings) -> None:
     if settings.is_called_back_here:
         told = {"gateway_url": settings.callback_url, "hint": _REACHED}
         _log.warning("playbooks on other machines cannot call back", extra=told)
-
-
-def _settle() -> None:
-    """What is there by now stays: it need not be looked through again and again."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_GC)
 
 
 def _redactor(settings: GatewaySettings, seen: Fingerprints | None = None) -> Redactor:

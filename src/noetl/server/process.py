@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import importlib
 import logging
 import signal
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from noetl import __version__
 from noetl.edge.http import bound, listener
+from noetl.edge.memory import settle
 from noetl.errors import NoetlError
 from noetl.server.app import create_server
 from noetl.server.backends import opened
@@ -36,7 +36,6 @@ T = TypeVar("T")
 
 DRAIN_S: Final = 25.0
 """How long what was begun may take after SIGTERM."""
-_GC: Final = (20_000, 20, 50)
 _log: Final = logging.getLogger(__name__)
 
 
@@ -92,7 +91,7 @@ async def _serve(
                 group.create_task(each.serve([open_socket]))
             for each in listeners:
                 await each.heard.wait()
-            _settle()
+            settle()
             _log.info("the server listens", extra={"url": settings.url, "version": __version__})
             await stop.wait()
             await _end(server, listeners)
@@ -143,13 +142,6 @@ async def _end(server: Server, listeners: list[Listener]) -> None:
     await server.stop()
     for each in listeners:
         each.stop()
-
-
-def _settle() -> None:
-    """What is there by now stays: it need not be looked through again and again."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_GC)
 
 
 def _redactor(settings: ServerSettings, seen: Fingerprints | None = None) -> Redactor:
