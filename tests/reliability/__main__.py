@@ -62,7 +62,10 @@ async def _one(name, seed, seconds, mould):
     folder = passable(f"noetl-{name}-")
     try:
         verdict = await play(name, Plan(seed=seed, seconds=seconds, folder=folder, mould=mould))
-    except (Exception, asyncio.CancelledError):  # noqa: BLE001 - told in the verdict, and by the exit status
+    except (Exception, asyncio.CancelledError):
+        if asyncio.current_task().cancelling():  # a person stops us
+            shutil.rmtree(folder)
+            raise
         verdict = Verdict(name=name, seed=seed, wrong=[traceback.format_exc()])
     if verdict.faults:
         kept = FAILURES / f"{name}-{seed}"

@@ -23,16 +23,16 @@ from tests.reliability.oracle import ENDS
 from tests.reliability.work import ANSWER, chain, leaf, tour
 
 AGAIN_S = 0.1
-PAUSE_S = {"shared": 0.0, "system": 0.2}
+SYSTEM_PAUSE_S = 0.2
 MOST = 2_000
-"""So many runs are started at most."""
+"""About so many runs are started; the longer there is harm, the more seldom."""
 AWAY = {429, 502, 503, 507}
 
 
 class Guests:
     """Whoever starts runs, of the pool `shared` and of the pool `system`."""
 
-    def __init__(self, stack, ledger, *, shared=6, system=1, server="server"):
+    def __init__(self, stack, ledger, *, lasts_s, shared=6, system=1, server="server"):  # noqa: PLR0913 - how many, and where
         self.runs = {}
         """Every run that was accepted, with its work."""
         self.of_system = set()
@@ -41,6 +41,7 @@ class Guests:
         self._ledger = ledger
         self._server = server
         self._counts = {"shared": shared, "system": system}
+        self._pauses_s = {"shared": shared * lasts_s / MOST, "system": SYSTEM_PAUSE_S}
         self._started = 0
         self._leaving = asyncio.Event()
         self._clock = SystemClock()
@@ -89,13 +90,13 @@ class Guests:
     # ------------------------------------------------------------------ one guest
 
     async def _stay(self, pool):
-        while not self._leaving.is_set() and self._started < MOST:
+        while not self._leaving.is_set():
             self._started += 1
             number = self._started
             work = chain(3) if pool == "system" else tour(number)
             run = await self._begin(work, pool, f"guest-{number}")
             await self._follow(run)
-            await asyncio.sleep(PAUSE_S[pool])
+            await asyncio.sleep(self._pauses_s[pool])
 
     async def _begin(self, work, pool, key):
         body = Execute(

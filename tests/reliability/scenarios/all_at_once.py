@@ -43,7 +43,7 @@ async def play(plan):
         stack.add_worker(slots=4)
         stack.add_worker("system", slots=2, pool="system")
         await stack.start("server", "worker", "system")
-        guests = Guests(stack, ledger, shared=4)
+        guests = Guests(stack, ledger, lasts_s=plan.seconds, shared=4)
         async with guests.here():
             await ledger.reaches(10)
             for fault in verdict.schedule:

@@ -97,7 +97,8 @@ async def play(plan):
         stack.add_worker(slots=4)
         stack.add_worker("system", slots=2, pool="system")
         await stack.start("server", "worker", "system")
-        guests = Guests(stack, ledger, shared=3 if plan.seconds < SHORT_S else 6)
+        shared = 3 if plan.seconds < SHORT_S else 6
+        guests = Guests(stack, ledger, lasts_s=plan.seconds, shared=shared)
         killer = Killer(stack, guests, verdict)
         async with guests.here():
             await ledger.reaches(5)

@@ -49,7 +49,7 @@ async def play(plan):
             for name, server, way in (("a", "first", one), ("b", "second", other)):
                 stack.add_worker(name, server, slots=4, NOETL_SERVER_URL=way.url)
             await stack.start("first", "second", "a", "b")
-            guests = Guests(stack, ledger, shared=4, system=0, server="first")
+            guests = Guests(stack, ledger, lasts_s=plan.seconds, shared=4, system=0, server="first")
             async with guests.here():
                 await asyncio.sleep(plan.left_s)
                 for way in (one, other):
