@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from noetl.api.gateway import Accepted, CallbackAnswer, DataRef, RequestDocument, Wish
+from noetl.api.gateway import (
+    MOST_CALLBACK_BYTES,
+    Accepted,
+    CallbackAnswer,
+    DataRef,
+    RequestDocument,
+    Wish,
+)
 from noetl.bus import streams
 from noetl.gateway import declaring, errors, frames, limits, paths, rpc, signing, sse, ws
 from noetl.gateway.graphql import conversation, runs, socket
@@ -18,7 +25,7 @@ from noetl.gateway.graphql.schema import make_schema
 from noetl.gateway.hub import presence, stream, watches, wheel
 from noetl.gateway.hub.stream import Recovery
 from noetl.gateway.requests import outcomes, progress, record, starting
-from noetl.gateway.routes import callbacks, requests
+from noetl.gateway.routes import requests
 from noetl.gateway.tickets import PURPOSES, TTL_S
 from tests.docs.pages import ROOT
 
@@ -162,7 +169,7 @@ def test_the_limits_of_the_page_are_those_of_the_gateway() -> None:
         "life of an `idempotencyKey`": f"{record.KEY_LIFE_S / 3600:g} h",
         "a result on a stream": f"{outcomes.MOST_INLINE // 1024} KiB",
         "progress of a request": f"{1 / progress.EVERY_S:g}/s",
-        "a body of a callback": f"{callbacks.MOST_BYTES // MIB} MiB",
+        "a body of a callback": f"{MOST_CALLBACK_BYTES // MIB} MiB",
         "callbacks of a request": rates["callback"],
         "callbacks from one address that are not let in": rates["callback_address"],
         "starts of a person": rates["execute"],

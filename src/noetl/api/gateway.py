@@ -8,6 +8,18 @@ import msgspec
 
 OPEN: Final = ("accepted", "running")
 """The states of a request whose end is still to come."""
+CALLBACK_HEADER: Final = "x-noetl-callback-token"
+"""Proves to a gateway that a run itself sends word of it."""
+MOST_CALLBACK_BYTES: Final = 8 * 1024 * 1024
+"""A larger callback is refused."""
+End = Literal["completed", "failed", "cancelled", "timeout"]
+_ENDS: Final[dict[str, End]] = {
+    **dict.fromkeys(("COMPLETED", "SUCCESS", "SUCCEEDED", "OK", "DONE"), "completed"),
+    **dict.fromkeys(("FAILED", "ERROR", "FAILURE"), "failed"),
+    **dict.fromkeys(("CANCELLED", "CANCELED"), "cancelled"),
+    "TIMEOUT": "timeout",
+}
+_MOST_WORD: Final = max(map(len, _ENDS)) + 8
 _STATUSES: Final = {"completed": "COMPLETED", "cancelled": "CANCELLED"}
 
 
@@ -81,6 +93,11 @@ class RequestDocument(
 def status_of(state: str) -> str:
     """The word of a result, by the state in which its request has ended."""
     return _STATUSES.get(state, "FAILED")
+
+
+def end_of(status: str) -> End | None:
+    """What the status of a callback means, in any case of letters; none when it is no status."""
+    return _ENDS.get(status.strip().upper()) if len(status) <= _MOST_WORD else None
 
 
 class ShardPreview(msgspec.Struct, frozen=True, kw_only=True):

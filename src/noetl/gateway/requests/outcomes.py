@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
-from noetl.api.gateway import DataRef, Failure, status_of
+from noetl.api.gateway import DataRef, End, Failure, end_of, status_of
 from noetl.gateway.errors import CANCELLED, DEADLINE_PASSED, PLAYBOOK_FAILED, BadStatus
 
 MOST_INLINE: Final = 256 * 1024
@@ -23,12 +23,6 @@ MESSAGES: Final = {
     "cancelled": "the run was cancelled",
     "timeout": "the deadline of the request has passed",
 }
-_WORDS: Final[dict[str, Literal["completed", "failed", "cancelled", "timeout"]]] = {
-    **dict.fromkeys(("COMPLETED", "SUCCESS", "SUCCEEDED", "OK", "DONE"), "completed"),
-    **dict.fromkeys(("FAILED", "ERROR", "FAILURE"), "failed"),
-    **dict.fromkeys(("CANCELLED", "CANCELED"), "cancelled"),
-    "TIMEOUT": "timeout",
-}
 _MOST_MESSAGE: Final = 2000
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -37,7 +31,7 @@ _encode: Final = msgspec.json.Encoder().encode
 class Outcome:
     """An end, as clients are told of it."""
 
-    state: Literal["completed", "failed", "cancelled", "timeout"]
+    state: End
     result: Any = None
     error: Failure | None = None
     result_ref: DataRef | None = None
@@ -58,9 +52,9 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     data: Any = None
 
 
-def word_of(status: str) -> Literal["completed", "failed", "cancelled", "timeout"]:
+def word_of(status: str) -> End:
     """What a status of a callback means."""
-    found = _WORDS.get(status.strip().upper()) if len(status) <= max(map(len, _WORDS)) + 8 else None
+    found = end_of(status)
     if found is None:
         raise BadStatus(
             "the status of the callback is none that is known",

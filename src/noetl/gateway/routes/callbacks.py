@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import msgspec
 
-from noetl.api.gateway import Callback, CallbackAnswer, CallbackHeard, Progress
+from noetl.api.gateway import (
+    CALLBACK_HEADER,
+    MOST_CALLBACK_BYTES,
+    Callback,
+    CallbackAnswer,
+    CallbackHeard,
+    Progress,
+)
 from noetl.bus.base import BusGone
 from noetl.edge.errors import BadJson, BadMediaType, RateLimited, TooLarge, Unacceptable
 from noetl.edge.reading import json, read
@@ -30,8 +37,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", Callback, Progress)
 
-MOST_BYTES: Final = 8 * 1024 * 1024
-TOKEN: Final = "x-noetl-callback-token"  # noqa: S105 - the name of a header
 STRANGERS: Final = "callback_address"
 """The limit of those who show no token of a request."""
 _STRANGE: Final = (
@@ -123,8 +128,8 @@ async def _progress(gate: Gate, request: Request) -> Response:
 
 async def _given(gate: Gate, request: Request, kind: type[T]) -> tuple[T, str | None, bool]:
     """The body, the token of the header, and whether one of our own processes calls."""
-    body = await read(request, kind, MOST_BYTES)
-    token, is_service = request.headers.get(TOKEN), gate.access.is_service(request)
+    body = await read(request, kind, MOST_CALLBACK_BYTES)
+    token, is_service = request.headers.get(CALLBACK_HEADER), gate.access.is_service(request)
     shown, name = token or body.callback_token or "", body.request_id[:_MOST_NAME]
     address = gate.peers.address(request)
     # Whoever shares his address with strangers is let through: his token is looked at first.

@@ -11,6 +11,7 @@ import httpx
 import msgspec
 
 from noetl import __version__
+from noetl.api.gateway import CALLBACK_HEADER
 from noetl.telemetry.traces.context import onward
 from noetl.tools.base import ToolError
 from noetl.tools.http.auth import proof_of
@@ -34,9 +35,7 @@ _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 KEYED: Final = frozenset({"POST", "PATCH"})
 _COMPUTED: Final = frozenset({"content-length", "transfer-encoding", "connection", "upgrade"})
 _OF_BODY: Final = frozenset({"content-type", "content-encoding", "content-language"})
-CALLBACK: Final = "x-noetl-callback-token"
-"""Proves to a gateway that a run itself sends word of it."""
-_OWN: Final = frozenset({"authorization", "cookie", "proxy-authorization", CALLBACK})
+_OWN: Final = frozenset({"authorization", "cookie", "proxy-authorization", CALLBACK_HEADER})
 _TO_GET: Final = frozenset({301, 302})
 _SEE_OTHER: Final = 303
 
@@ -148,7 +147,7 @@ async def _callback(ctx: ToolContext, url: httpx.URL) -> dict[str, str]:
     except ToolError:
         return {}
     token = await callback.token() if is_there else None
-    return {} if token is None else {CALLBACK: token}
+    return {} if token is None else {CALLBACK_HEADER: token}
 
 
 def parsed(text: str) -> httpx.URL:

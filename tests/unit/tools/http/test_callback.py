@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from noetl.api.gateway import CALLBACK_HEADER as CALLBACK
 from noetl.dsl.tasks import Http
 from noetl.tools.base import Callback, ToolContext
-from noetl.tools.http.request import CALLBACK, request_of
+from noetl.tools.http.request import request_of
 
 TOKEN = "callback-canary-31"  # noqa: S105 - the canary of these tests
 GATEWAY = "http://gateway.example:8090"
