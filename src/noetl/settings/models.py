@@ -132,6 +132,7 @@ class WorkerSettings(Model):
     metrics_bind: str = of("WORKER_METRICS_BIND", "", text)
     platform_port: int | None = of("PORT", None, whole(*PORTS))
     server_url: str = of("NOETL_SERVER_URL", "http://127.0.0.1:8082", HTTP)
+    gateway_url: str = of("NOETL_GATEWAY_URL", "http://127.0.0.1:8090", HTTP)
     token: str = of("NOETL_WORKER_TOKEN", "", text)
     internal_token: str = of("NOETL_INTERNAL_API_TOKEN", "", text)
     nats_url: str = of("NOETL_NATS_URL", "", NATS)

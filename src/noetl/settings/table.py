@@ -118,9 +118,10 @@ SETTINGS: Final = (
     _is(
         "NOETL_GATEWAY_URL",
         "http://127.0.0.1:8090",
-        "gc",
-        "Where the gateway is, for the command line; for a gateway itself, where workers and the "
-        "server reach it: base of callbacks, `GATEWAY_PUBLIC_URL` without it.",
+        "wgc",
+        "Where the gateway is, for the command line and for steps, whose guard lets it pass; for a "
+        "gateway itself, where workers and the server reach it: base of callbacks, "
+        "`GATEWAY_PUBLIC_URL` without it.",
     ),
     _is(
         "NOETL_DATABASE_URL",

@@ -228,7 +228,7 @@ class _Process:
             egress=Egress(
                 mode="open" if settings.http_egress == "open" else "guarded",
                 allow=settings.http_allow,
-                always=(settings.server_url,),
+                always=(settings.server_url, settings.gateway_url),
             ),
             site=Site(
                 namespaces=settings.namespaces,
