@@ -26,6 +26,11 @@ workflow:
         request_id: "{{ workload.request_id }}"
         data: DATA
 """
+TELLS = """
+workflow:
+  - step: tell
+    tool: {kind: gateway, data: DATA}
+"""
 USER = "{user_id: u-1, email: eve@example.com, roles: [viewer]}"
 IN = """{status: "{{ 'authenticated' if workload.password == 'SECRET' else 'rejected' }}",
           session_token: "eve-{{ workload.request_id }}", user: USER,
@@ -34,9 +39,9 @@ SESSION = """{valid: "{{ workload.session_token.startswith('eve-') }}", user: US
           expires_at: "2099-01-01T00:00:00Z"}"""
 
 
-def playbook(path, data):
+def playbook(path, data, body):
     data = data.replace("SECRET", SECRET).replace("USER", USER)
-    return HEAD.replace("PATH", path) + POSTS.replace("DATA", data)
+    return HEAD.replace("PATH", path) + body.replace("DATA", data)
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +52,8 @@ def gateway(full_stack, tmp_path_factory):
     }  # fmt: skip
     full_stack.serve("system")
     made = GatewayStack(full_stack, tmp_path_factory.mktemp("hooked"), **more)
-    made.register(playbook("hooks/in", IN))
-    made.register(playbook("hooks/session", SESSION))
+    made.register(playbook("hooks/in", IN, POSTS))
+    made.register(playbook("hooks/session", SESSION, TELLS))
     yield made
     made.stop()
 

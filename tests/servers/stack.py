@@ -174,17 +174,20 @@ class FullStack:
         """The bearer of a person who may do everything."""
         return self._tokens[""]
 
-    def serve(self, pool: str = "shared", slots: int = 8) -> str:
+    def serve(self, pool: str = "shared", slots: int = 8, **more: str) -> str:
         """See to it that a worker process works for a pool; its name."""
         if pool not in self._workers:
             self._workers[pool] = Process(
                 ["noetl.cli.app", "worker"],
                 self._environ(
-                    WORKER_POOL_NAME=pool, WORKER_MAX_CONCURRENT=str(slots),
-                    WORKER_METRICS_BIND="127.0.0.1:0", NOETL_SERVER_URL=self.url,
-                    NOETL_WORKER_TOKEN=self.worker_token(pool), NOETL_HTTP_EGRESS="open",
-                    NOETL_DATA_ROOTS=str(self.data), NOETL_WORKER_TOOL_TIMEOUT_MAX="86400",
-                    NOETL_CONTAINER_ALLOW_PROCESS="true",
+                    **{
+                        "WORKER_POOL_NAME": pool, "WORKER_MAX_CONCURRENT": str(slots),
+                        "WORKER_METRICS_BIND": "127.0.0.1:0", "NOETL_SERVER_URL": self.url,
+                        "NOETL_WORKER_TOKEN": self.worker_token(pool),
+                        "NOETL_HTTP_EGRESS": "open", "NOETL_DATA_ROOTS": str(self.data),
+                        "NOETL_WORKER_TOOL_TIMEOUT_MAX": "86400",
+                        "NOETL_CONTAINER_ALLOW_PROCESS": "true", **more,
+                    }
                 ),
             )  # fmt: skip
             self._workers[pool].until("the worker works")

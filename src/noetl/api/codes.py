@@ -84,7 +84,7 @@ PROBLEMS: Final[dict[str, Code]] = {
     "broker_unreachable": Code(502, "The broker cannot be reached",
         "Look after NATS; work goes on by polling meanwhile."),
     "callback_token_missing": Code(401, "The callback shows no token",
-        "Send `X-NoETL-Callback-Token`; the http tool adds it for `workload.gateway_url`."),
+        "Send `X-NoETL-Callback-Token`; steps of the kinds `gateway` and `http` do so themselves."),
     "callback_token_wrong": Code(403, "The token is not that of this request",
         "Send the `callback_token` of the workload with the `request_id` of the same workload."),
     "cannot_sign": Code(422, "Only the sender can sign for this listener",

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from noetl.dsl.names import names_in, names_in_condition, outcome_of
 from noetl.dsl.shape import Model
-from noetl.dsl.tasks import Plugin, Python
+from noetl.dsl.tasks import Gateway, Plugin, Python
+from noetl.dsl.tasks.calls import REQUEST_ID
 from noetl.dsl.tasks.task import Rule
 from noetl.dsl.template import (
     CODE_SOURCE_LIMIT,
@@ -107,6 +108,8 @@ def _reads_of(value: object) -> frozenset[tuple[str, ...]]:
         if isinstance(value, Python) and value.code is not None:
             skipped.add("code")
             found |= _reads_of_code(value)
+        if isinstance(value, Gateway) and value.request_id is None:
+            found |= names_in(REQUEST_ID)
         for part in fields(value):
             if part.name not in skipped:
                 found |= _reads_of(getattr(value, part.name))

@@ -16,7 +16,9 @@ from noetl.tools.container.tool import ContainerTool, Site
 from noetl.tools.duckdb.ducklake import DucklakeTool
 from noetl.tools.duckdb.engine import Engine
 from noetl.tools.duckdb.tool import DuckdbTool
+from noetl.tools.gateway import GatewayTool
 from noetl.tools.http.egress import Egress, Guard
+from noetl.tools.http.fetching import Fetcher
 from noetl.tools.http.tool import HttpTool
 from noetl.tools.mcp.places import Known
 from noetl.tools.mcp.tool import McpTool
@@ -114,6 +116,7 @@ def builtins(parts: Parts) -> dict[str, Tool]:
         AgentTool(parts.interpreters),
         McpTool(Guard(egress=parts.egress), parts.processes, parts.mcp),
         SecretsTool(),
+        GatewayTool(Fetcher(Guard(egress=parts.egress)), parts.clock),
         WaitTool(parts.clock),
         container,
     ]

@@ -300,6 +300,21 @@ workload: {n: 4}
     assert host.open[0].priority == host.state.commands["start#1"].priority == 5
 
 
+@pytest.mark.parametrize(
+    ("tool", "bound"),
+    [
+        ("{kind: gateway, operation: progress, progress: 0.5}", {"request_id": "r-1"}),
+        ("[{noop: {kind: noop}}, {tell: {kind: gateway, data: 1}}]", {"request_id": "r-1"}),
+        ("{kind: gateway, request_id: '{{ workload.other }}'}", {"other": "r-2"}),
+    ],
+)
+def test_word_for_the_client_brings_its_request_along(tool: str, bound: dict[str, str]) -> None:
+    workload = "workload: {request_id: r-1, other: r-2, callback_token: '***'}\n"
+    host = Host(f"{workload}workflow: [{{step: start, tool: {tool}}}]")
+    host.settle()
+    assert host.open[0].bindings["workload"] == bound
+
+
 def test_a_frame_that_expires_between_two_rows_is_taken_up_at_once() -> None:
     def tools(command: ev.CommandIssued) -> object:
         return ok([1, 2] if command.frame == 0 else []) if command.is_claim else ok(1)

@@ -330,8 +330,20 @@ ABOUT: Final[Mapping[str, About]] = {
     ),
     "wasm": About(data="What the module returned.", errors=("limit", "process"), timeout_s=10.0,
                   extra="wasm", is_built=False),
-    "gateway": About(returns={"delivered": "whether a client waits for it"},
-                     errors=("connection", "server_error"), is_built=False),
+    "gateway": About(
+        returns={
+            "delivered": "whether it was taken for a client that waits",
+            "status": "of a result: `delivered`, `queued` (its client is away), `duplicate` (the "
+                      "request had ended); of progress: `sent`, `ignored` (the request had ended); "
+                      "of both: `unknown_request`; none without a request",
+        },
+        errors=(*_CALL, "parse", "limit"),
+        limits=(
+            "8 MiB a message; 50 of a request in a second, else `rate_limit`.",
+            "A client is told of progress 10 times a second at most, and always of the newest.",
+        ),
+        example="client_progress.yaml",
+    ),
     "wait": About(
         data="With `callback: true`, the body of the call; else nothing.",
         timeout_s=None, example="wait_for_callback.yaml",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from noetl.dsl.shape import (
     ByType,
@@ -15,6 +15,7 @@ from noetl.dsl.shape import (
     Model,
     Name,
     NotBoth,
+    Number,
     Of,
     Text,
     Written,
@@ -240,16 +241,27 @@ class Secrets(Task):
     version: Any = key(ByType(text=TEXT, number=whole(0)), "version", default=None)
 
 
+REQUEST_ID: Final = "{{ workload.request_id | default(none) }}"
+"""The request of a gateway task that names none."""
+
+
 @model
 class Gateway(Task):
     """Sends progress or a result to the waiting client."""
 
     operation: str = key(choice("result", "progress"), "what to send", default="result")
-    request_id: str | None = key(TEXT, "request (the workload's)", default=None)
-    status: str | None = key(TEXT, "status", default=None)
-    data: Any = key(ANY, "data", default=None)
-    message: str | None = key(TEXT, "message", default=None)
-    progress: Any = key(ByType(number=ANY, text=TEXT), "progress 0..1", default=None)
+    request_id: str | None = key(TEXT, "whose client is told (`workload.request_id`)", default=None)
+    status: str | None = key(
+        TEXT, "of a result: `COMPLETED` (without one), `FAILED`, `CANCELLED`, `TIMEOUT`",
+        default=None,
+    )  # fmt: skip
+    data: Any = key(ANY, "of a result: what the client is given", default=None)
+    message: str | None = key(
+        TEXT, "of progress: what goes on; of a result that failed: why", default=None
+    )
+    progress: float | str | None = key(
+        Number(0, 1, role=WORKER), "of progress: how far it is", default=None
+    )
 
 
 @model

@@ -122,4 +122,17 @@ NOTES: Final[Mapping[str, tuple[str, ...]]] = {
             "networks too, unless the worker's `NOETL_PYTHON_NETWORK` says no."
         ),
     ),
+    "gateway": (
+        (
+            "The gateway tells a run that is started with `clientId` or `delivery` its "
+            "`request_id`; the worker shows the token of the request, which no template needs."
+        ),
+        "A run that nobody waits for has no `request_id`: nothing is sent, and that is no failure.",
+        "The first result ends the request; the run goes on, and its own end is told as a state.",
+        (
+            "A child sends word when its parent hands on `request_id`, `gateway_url` and "
+            "`callback_token` of its own workload, each under its name."
+        ),
+        "A key of the other operation is left out, and a line of the log says so.",
+    ),
 }

@@ -28,15 +28,19 @@ REMEDIES: Final = {
 
 def status_error(status: int, headers: Mapping[str, str], body: object, now: datetime) -> ToolError:
     """The error of an answer that is not ok."""
-    kind = _KINDS.get(status, "server_error" if status >= _SERVER else "client_error")
     return ToolError(
-        kind,
+        kind_of(status),
         f"http_{status}",
         f"the server answered {status}{REMEDIES.get(status, '')}",
         status_code=status,
         retry_after_s=retry_after(headers.get("retry-after"), now),
         details={"body": body},
     )
+
+
+def kind_of(status: int) -> str:
+    """The kind of error that the status of an answer is."""
+    return _KINDS.get(status, "server_error" if status >= _SERVER else "client_error")
 
 
 def retry_after(text: str | None, now: datetime) -> float | None:

@@ -54,14 +54,15 @@ class Fetcher:
         """Send one request; a status of any class is an answer."""
         try:
             async with asyncio.timeout(ask.timeout_s):
-                return await self._sent(ask)
+                return await self.sent(ask)
         except TimeoutError:
             raise Unreached(f"no answer within {ask.timeout_s:g} seconds") from None
         except ToolError as fault:
             hint = "let the host through with NOETL_HTTP_ALLOW" if fault.kind == "egress" else ""
             raise Unreached(fault.message, hint=hint, is_refused=not fault.is_retryable) from None
 
-    async def _sent(self, ask: Ask) -> Answer:
+    async def sent(self, ask: Ask) -> Answer:
+        """Send one request as part of a task: its deadline counts, `ToolError` says what failed."""
         # The client takes as long to import as everything else of a short local run.
         from noetl.tools.http.transport import Door  # noqa: PLC0415 - see above
 

@@ -13,7 +13,7 @@ import httpx2
 from noetl.api.failures import RUNS
 from noetl.tools.base import ToolError
 from noetl.tools.http.dial import dialled, no_socket
-from noetl.tools.http.failures import REMEDIES
+from noetl.tools.http.failures import REMEDIES, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 CONNECT_S: Final = 10.0
 _REFUSED: Final = 400
-_KINDS: Final = {401: "auth", 403: "auth", 404: "not_found", 429: "rate_limit"}
-_SERVER: Final = 500
 _TLS: Final = RUNS["TLS_ERROR"].remedy
 
 SocketOption = (
@@ -147,9 +145,8 @@ class Guarded(httpx2.AsyncBaseTransport):
 
 def refused(status: int) -> ToolError:
     """The error of an answer that is not ok."""
-    kind = _KINDS.get(status, "server_error" if status >= _SERVER else "client_error")
     message = f"the MCP server answered {status}{REMEDIES.get(status, '')}"
-    return ToolError(kind, f"http_{status}", message, status_code=status)
+    return ToolError(kind_of(status), f"http_{status}", message, status_code=status)
 
 
 def _translated(fault: Exception) -> ToolError:

@@ -41,6 +41,7 @@ FILES = {
     "gcs": ("objects", "roots.py", "stored.py", "auth.py"),
     "mcp": ("mcp", "auth.py"),
     "agent": ("agent.py", "auth.py"),
+    "gateway": ("gateway.py", "http/failures.py", "http/fetching.py", "http/transport.py"),
     "wait": ("wait.py",),
     "noop": ("noop.py",),
 }  # fmt: skip
