@@ -63,9 +63,9 @@ class OfVault:
     def __init__(self, fetch, web):
         self.fetch, self.web = fetch, web
 
-    def made(self, key="noetl", **access):
+    def made(self, key="noetl", local="", **access):
         told = {"vault_address": self.web.url, "vault_token": TOKEN, **access}
-        return kek_of("vault", key, "", self.fetch, clock=SystemClock(), access=Access(**told))
+        return kek_of("vault", key, local, self.fetch, clock=SystemClock(), access=Access(**told))
 
     @cached_property
     def kek(self):
@@ -102,12 +102,12 @@ class OfGoogle:
     def __init__(self, fetch, web):
         self.fetch, self.web = fetch, web
 
-    def made(self, key=KMS_KEY, base="", **account):
+    def made(self, key=KMS_KEY, base="", local="", **account):
         access = Access(
             google_account=json.dumps({**self.web.account, **account}),
             gcp_base=base or f"{self.web.url}/v1",
         )
-        return kek_of("gcp-kms", key, "", self.fetch, clock=SystemClock(), access=access)
+        return kek_of("gcp-kms", key, local, self.fetch, clock=SystemClock(), access=access)
 
     @cached_property
     def kek(self):
@@ -161,6 +161,7 @@ def _fresh(name, request, fetch):
     web = request.getfixturevalue(name)
     web.raw = None
     if name == "vault":
+        web.token = TOKEN
         web.keys = {"transit/noetl": TransitKey(), "transit/other": TransitKey()}
         return OfVault(fetch, web)
     web.kms = {KMS_KEY: [b"1" * 32], KMS_OTHER: [b"o" * 32]}
@@ -251,17 +252,54 @@ async def test_a_wallet_rotates_on_it(bench):
         await fresh.open(record, PLACE)
 
 
-async def test_records_move_from_local_keys_to_a_service(remote):
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("local", "vault"),
+        ("local", "gcp-kms"),
+        ("vault", "gcp-kms"),
+        ("gcp-kms", "vault"),
+        ("vault", "local"),
+        ("gcp-kms", "local"),
+    ],
+)
+async def test_records_move_from_any_provider_to_any_other(request, fetch, old, new):
+    vault, google = _fresh("vault", request, fetch).web, _fresh("google", request, fetch).web
+    access = Access(
+        vault_address=vault.url,
+        vault_token=TOKEN,
+        google_account=json.dumps(google.account),
+        gcp_base=f"{google.url}/v1",
+    )
+    keys = {"": "", "local": "", "vault": "noetl", "gcp-kms": KMS_KEY}
+    local = make_key()
+
+    def wallet(provider, previous=""):
+        told = local if "local" in {provider, previous} else ""
+        more = {"access": access, "previous": previous, "previous_key": keys[previous]}
+        kek = kek_of(provider, keys[provider], told, fetch, clock=SystemClock(), **more)
+        return Wallet(kek, SystemClock())
+
+    before, ready, moving, after = wallet(old), wallet(old, new), wallet(new, old), wallet(new)
+    record = await before.seal(b"canary-record", PLACE)
+    fresh = await moving.seal(b"canary-fresh", PLACE)
+    assert [version_of(one)[0] for one in (record, fresh)] == [old, new]
+    for one in (ready, moving):  # servers with the new settings, and those that wait for them
+        assert await one.open(record, PLACE) == b"canary-record"
+        assert await one.open(fresh, PLACE) == b"canary-fresh"
+    moved = await moving.rewrap(record)
+    assert version_of(moved) == await moving.current() == await after.current()
+    assert json.loads(moved)["ct"] == json.loads(record)["ct"]
+    assert await moving.rewrap(moved) is None
+    assert await after.open(moved, PLACE) == b"canary-record"
+    with pytest.raises(CannotUnwrap):
+        await after.open(record, PLACE)
+
+
+async def test_local_keys_beside_a_service_open_older_records_unnamed(remote):
     local = make_key()
     record = await Wallet(LocalKek(local), SystemClock()).seal(b"canary-record", PLACE)
-    access = (
-        Access(vault_address=remote.web.url, vault_token=TOKEN)
-        if remote.provider == "vault"
-        else Access(google_account=json.dumps(remote.web.account), gcp_base=f"{remote.web.url}/v1")
-    )
-    key = "noetl" if remote.provider == "vault" else KMS_KEY
-    kek = kek_of(remote.provider, key, local, remote.fetch, clock=SystemClock(), access=access)
-    wallet = Wallet(kek, SystemClock())
+    wallet = Wallet(remote.made(local=local), SystemClock())
     assert await wallet.open(record, PLACE) == b"canary-record"
     moved = await wallet.rewrap(record)
     assert version_of(moved)[0] == remote.provider
@@ -356,6 +394,53 @@ async def test_vault_is_told_its_namespace(request, vault, fetch):
             await bench.made().current()
     finally:
         vault.namespace = ""
+
+
+async def test_a_token_of_vault_is_taken_anew_from_its_file(request, vault, fetch, tmp_path):
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n", encoding="utf-8")
+    kek = _fresh("vault", request, fetch).made(vault_token_file=file)
+    wrapped = await kek.wrap(DEK)
+    vault.token = "hvs.canary-renewed"  # noqa: S105 - of a stand-in
+    file.write_text(vault.token, encoding="utf-8")
+    before = len(vault.asked)
+    assert await kek.unwrap(wrapped) == DEK
+    assert len(vault.asked) == before + 1
+    file.unlink()
+    assert await kek.unwrap(wrapped) == DEK
+
+
+@pytest.mark.parametrize(
+    ("following", "result", "sent"),
+    [
+        (["hvs.renewed", "hvs.renewed"], DEK, [TOKEN, "hvs.renewed"]),
+        (["hvs.one", "hvs.two"], "Vault answered 403", [TOKEN, "hvs.one"]),
+        ([TOKEN], "Vault answered 403", [TOKEN]),
+    ],
+)
+async def test_who_is_refused_by_vault_looks_for_another_token_once(  # noqa: PLR0913, PLR0917 - fixtures
+    request, vault, fetch, tmp_path, following, result, sent
+):
+    bench = _fresh("vault", request, fetch)
+    wrapped = await bench.kek.wrap(DEK)
+    file = tmp_path / "token"
+    file.write_text(TOKEN, encoding="utf-8")
+    left = list(following)
+
+    async def replaced_meanwhile(ask):
+        answer = await fetch(ask)
+        file.write_text(left.pop(0), encoding="utf-8")
+        return answer
+
+    bench.fetch = replaced_meanwhile
+    kek = bench.made(vault_token_file=file)
+    vault.token, before = "hvs.renewed", len(vault.asked)
+    try:
+        found = await kek.unwrap(wrapped)
+    except KekUnavailable as fault:
+        found = fault.message
+    assert found == result
+    assert [one.headers["x-vault-token"] for one in vault.asked[before:]] == sent
 
 
 async def test_the_machine_itself_may_be_who_asks_google(google, fetch):

@@ -34,6 +34,7 @@ class Vault(Web):
         self.keys = {"transit/noetl": TransitKey(), "transit/other": TransitKey()}
         self.kept: dict[str, list[dict[str, Any] | None]] = {}
         self.namespace = ""
+        self.token = TOKEN
         self.is_sealed = False
         super().__init__()
 
@@ -42,7 +43,7 @@ class Vault(Web):
             raise Refused(503, {"errors": ["Vault is sealed"]})
         if asked.headers.get("x-vault-namespace", "") != self.namespace:
             raise Refused(404, {"errors": ["no handler for route"]})
-        if asked.headers.get("x-vault-token") != TOKEN:
+        if asked.headers.get("x-vault-token") != self.token:
             raise Refused(403, {"errors": ["permission denied"]})
         head, _, path = asked.path.removeprefix("/v1/").partition("/")
         if path.startswith("data/"):

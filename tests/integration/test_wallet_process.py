@@ -6,7 +6,7 @@ import asyncio
 import json
 import signal
 import socket
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import msgspec
@@ -22,6 +22,9 @@ from tests.fakes.vault import TOKEN as VAULT_TOKEN
 from tests.fakes.vault import Vault
 from tests.integration.test_server_process import Process, seeded, server
 from tests.servers import ENCRYPTION_KEY
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ROWS = 3_000
 BATCH = 50
@@ -204,6 +207,52 @@ async def test_a_key_service_in_the_same_network_is_reached_though_authors_are_k
                 assert refused.status_code == 422, refused.text
                 assert "egress" in refused.text or "refused" in refused.text
                 assert all("/kv/" not in one.path for one in vault.asked)
+    finally:
+        vault.stop()
+
+
+async def test_a_wallet_moves_from_vault_to_another_provider_while_its_token_is_replaced(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    bearer = {"authorization": f"Bearer {await seeded(postgres_url, 'admin')}"}
+    file = tmp_path / "token"
+    file.write_text(VAULT_TOKEN, encoding="utf-8")
+    vault = Vault()
+    reach = {"VAULT_ADDR": vault.url, "VAULT_TOKEN_FILE": str(file)}
+    of_vault = {"NOETL_KMS_PROVIDER": "vault", "NOETL_KMS_KEY": "noetl", **reach}
+    previous = {
+        "NOETL_KMS_PROVIDER_PREVIOUS": "vault", "NOETL_KMS_KEY_PREVIOUS": "noetl", **reach,
+    }  # fmt: skip
+
+    async def held(running: Process, put: int | None = None) -> list[Any]:
+        """Put one credential, if any, and read those that there are."""
+        await running.until("the server listens")
+        async with httpx.AsyncClient(base_url=running.url, headers=bearer, timeout=LATE_S) as http:
+            if put is not None:
+                body = {"name": f"c{put}", "type": "secret", "data": secret(put)}
+                assert (await http.post("/api/credentials", json=body)).status_code == 200
+            names = ("c1", "c2")
+            asked = [
+                await http.get(f"/api/credentials/{name}", params={"include_data": "true"})
+                for name in names
+            ]
+            return [one.json().get("data", one.status_code) for one in asked]
+
+    try:
+        async with server(postgres_url, **of_vault, NOETL_ENCRYPTION_KEY="") as old:
+            assert await held(old, put=1) == [secret(1), 404]
+        async with server(postgres_url, **previous) as moving:
+            vault.token = "hvs.canary-renewed-2"  # noqa: S105 - of a stand-in
+            file.write_text(vault.token, encoding="utf-8")
+            assert await held(moving, put=2) == [secret(1), secret(2)]
+            async with httpx.AsyncClient(base_url=moving.url, timeout=LATE_S) as http:
+                done = (await http.post(ROTATE, json={}, headers=INNER)).json()
+            told = done["tables"]["credential"]
+            assert (done["is_done"], told["rewrapped"], told["skipped"]) == (True, 1, 1)
+        asked = len(vault.asked)
+        async with server(postgres_url) as after:
+            assert await held(after) == [secret(1), secret(2)]
+        assert len(vault.asked) == asked
     finally:
         vault.stop()
 

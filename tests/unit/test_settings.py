@@ -426,6 +426,16 @@ def test_where_the_internal_token_lies_is_known_so_that_it_can_be_read_again(tmp
     found = server(NOETL_INTERNAL_API_TOKEN_FILE=str(file))
     assert (found.internal_token, found.internal_token_file) == ("inner", str(file))
     assert (found.shown()["internal_token"], server().internal_token_file) == ("***", "")
+    told = server(NOETL_INTERNAL_API_TOKEN_FILE=str(file), NOETL_INTERNAL_API_TOKEN="told")  # noqa: S106 - a value
+    assert (told.internal_token, told.internal_token_file) == ("told", "")
+
+
+def test_where_the_token_of_vault_lies_is_known_so_that_it_can_be_read_again(tmp_path):
+    file = tmp_path / "token"
+    file.write_text("hvs\n", encoding="utf-8")
+    found = server(VAULT_TOKEN_FILE=str(file))
+    assert (found.vault_token, found.vault_token_file) == ("hvs", str(file))
+    assert (found.shown()["vault_token"], found.shown()["vault_token_file"]) == ("***", str(file))
 
 
 def test_a_process_of_ours_is_given_settings_and_what_an_interpreter_needs():

@@ -22,6 +22,7 @@ from noetl.gateway.parts import GatewayParts
 from noetl.gateway.shards import Shards
 from noetl.gateway.upstream import Upstream
 from noetl.ids import LeasedIds
+from noetl.secrets.file import SecretFile
 from noetl.settings import BadSetting
 from noetl.telemetry import failpoint, log
 from noetl.telemetry.fingerprints import Fingerprints
@@ -198,17 +199,12 @@ def _watch_token(gateway: Gateway, settings: GatewaySettings) -> None:
     """Take the internal token anew from its file when that changes."""
     if not settings.internal_token_file:
         return
-    file = Path(settings.internal_token_file)
+    file = SecretFile(Path(settings.internal_token_file), settings.internal_token)
 
     async def watch() -> None:
         while True:
             await asyncio.sleep(TOKEN_S)
-            try:
-                text = (await asyncio.to_thread(file.read_text, "utf-8")).strip()
-            except (OSError, UnicodeDecodeError):
-                continue  # it is being written, or is away: the one that we have still counts
-            if text:
-                gateway.gate.upstream.renew(text)
+            gateway.gate.upstream.renew(await asyncio.to_thread(file))
 
     gateway.gate.tasks.add("token", watch)
 

@@ -178,10 +178,13 @@ def _kek(stack: AsyncExitStack, settings: ServerSettings, metadata: Fetcher) -> 
         access=KeyAccess(
             vault_address=settings.vault_address,
             vault_token=settings.vault_token,
+            vault_token_file=Path(token) if (token := settings.vault_token_file) else None,
             vault_namespace=settings.vault_namespace,
             google_account=Path(file).read_text("utf-8") if file else "",
             metadata=metadata,
         ),
+        previous=settings.kms_provider_previous,
+        previous_key=settings.kms_key_previous,
     )
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 LEVELS: Final = ("debug", "info", "warning", "error")
+KMS: Final = ("local", "vault", "gcp-kms")
 _HOME: Final = Path(".noetl")
 _CONFIG: Final = Path(CONFIG)
 _NO_LIMITS: Final[dict[str, int]] = {}
@@ -59,10 +60,13 @@ class ServerSettings(Model):
     internal_token_previous: str = of("NOETL_INTERNAL_API_TOKEN_PREVIOUS", "", text)
     internal_token_file: str = of("NOETL_INTERNAL_API_TOKEN_FILE", "", text)
     encryption_key: str = of("NOETL_ENCRYPTION_KEY", "", text)
-    kms_provider: str = of("NOETL_KMS_PROVIDER", "local", choice("local", "vault", "gcp-kms"))
+    kms_provider: str = of("NOETL_KMS_PROVIDER", "local", choice(*KMS))
     kms_key: str = of("NOETL_KMS_KEY", "", text)
+    kms_provider_previous: str = of("NOETL_KMS_PROVIDER_PREVIOUS", "", choice(*KMS))
+    kms_key_previous: str = of("NOETL_KMS_KEY_PREVIOUS", "", text)
     vault_address: str = of("VAULT_ADDR", "", HTTP)
     vault_token: str = of("VAULT_TOKEN", "", text)
+    vault_token_file: str = of("VAULT_TOKEN_FILE", "", text)
     vault_namespace: str = of("VAULT_NAMESPACE", "", text)
     google_credentials: str = of("GOOGLE_APPLICATION_CREDENTIALS", "", text)
     region: str = of("NOETL_SERVER_REGION", "", text)

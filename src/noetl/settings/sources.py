@@ -67,8 +67,10 @@ class Sources:
         if name in self.flags:
             return self.flags[name], f"the option for {name}"
         if name in FILES:  # where a secret lies, for one who looks there again
+            found = self.find(FILES[name])
             told = (source.get(name, "") for source in (self.env, self.file, self.fallback))
-            return next(((file, name) for file in told if file), None)
+            is_there = found is not None and found[1] == name
+            return next(((file, name) for file in told if file and is_there), None)
         setting = BY_NAME[name]
         for source in (self.env, self.file, self.fallback):
             for spelling in (name, *setting.aliases):

@@ -195,8 +195,21 @@ SETTINGS: Final = (
     ),
     _is("NOETL_KMS_PROVIDER", "local", "s", "Who wraps keys: `local`, `vault`, `gcp-kms`."),
     _is("NOETL_KMS_KEY", "", "s", "Name of the wrapping key."),
+    _is(
+        "NOETL_KMS_PROVIDER_PREVIOUS",
+        "",
+        "s",
+        "Who wrapped keys before: what it wrapped still opens, until all is wrapped anew.",
+    ),
+    _is("NOETL_KMS_KEY_PREVIOUS", "", "s", "Name of the wrapping key there."),
     _is("VAULT_ADDR", "", "s", "Where Vault is, when it wraps keys."),
-    _is("VAULT_TOKEN", "", "s", "Token of Vault.", kind="secret"),
+    _is(
+        "VAULT_TOKEN",
+        "",
+        "s",
+        "Token of Vault; one in a file may be replaced there.",
+        kind="secret",
+    ),
     _is("VAULT_NAMESPACE", "", "s", "Namespace of Vault."),
     _is(
         "GOOGLE_APPLICATION_CREDENTIALS",

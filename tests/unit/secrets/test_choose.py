@@ -20,8 +20,8 @@ async def nobody(ask):
     raise AssertionError(f"nothing is to be asked: {ask.url}")
 
 
-def made(provider, key="", local="", access=None):
-    return kek_of(provider, key, local, nobody, clock=SystemClock(), access=access)
+def made(provider, key="", local="", access=None, **previous):
+    return kek_of(provider, key, local, nobody, clock=SystemClock(), access=access, **previous)
 
 
 def test_each_provider_has_its_own():
@@ -37,8 +37,72 @@ def test_each_provider_has_its_own():
 async def test_a_ring_opens_with_the_keys_that_it_has():
     wrapped = await LocalKek(KEY).wrap(b"d" * 32)
     assert await made("vault", "noetl", KEY, VAULT).unwrap(wrapped) == b"d" * 32
-    with pytest.raises(CannotUnwrap, match="gcp-kms"):
-        await made("vault", "noetl", KEY, VAULT).unwrap(Wrapped("gcp-kms", GCP, "1", b"x"))
+
+
+async def test_a_previous_provider_opens_and_does_not_wrap():
+    wrapped = await LocalKek(KEY).wrap(b"d" * 32)
+    named = made("vault", "noetl", KEY, VAULT, previous="local")
+    assert (named.provider, await named.unwrap(wrapped)) == ("vault", b"d" * 32)
+    back = made("local", "", KEY, VAULT, previous="vault", previous_key="noetl")
+    assert (back.provider, await back.unwrap(await back.wrap(b"d" * 32))) == ("local", b"d" * 32)
+    access = Access(vault_address="http://v", vault_token="t", google_account=ACCOUNT)  # noqa: S106 - of a test
+    third = made("vault", "noetl", KEY, access, previous="gcp-kms", previous_key=GCP)
+    assert await third.unwrap(wrapped) == b"d" * 32
+
+
+@pytest.mark.parametrize(
+    ("kek", "provider"),
+    [
+        (("local", "", KEY), "vault"),
+        (("vault", "noetl", "", VAULT), "gcp-kms"),
+        (("gcp-kms", GCP, "", Access(google_account=ACCOUNT)), "vault"),
+        (("vault", "noetl", KEY, VAULT), "gcp-kms"),
+    ],
+)
+async def test_who_left_a_provider_too_early_is_told_how_to_go_back(kek, provider):
+    with pytest.raises(CannotUnwrap) as caught:
+        await made(*kek).unwrap(Wrapped(provider, "kid", "1", b"x"))
+    assert (caught.value.message, caught.value.hint) == (
+        f"the record's key is wrapped by '{provider}', which is not set up here",
+        "name it in NOETL_KMS_PROVIDER_PREVIOUS until `noetl wallet rotate-kek` has moved all",
+    )
+
+
+@pytest.mark.parametrize(
+    ("previous", "key", "said"),
+    [
+        ("hsm", "", "NOETL_KMS_PROVIDER_PREVIOUS is 'hsm', which wraps no keys."),
+        (
+            "local",
+            "",
+            "NOETL_KMS_PROVIDER_PREVIOUS is local, which is NOETL_KMS_PROVIDER already.",
+        ),
+        (
+            "vault",
+            " ",
+            "NOETL_KMS_KEY_PREVIOUS is not set, and NOETL_KMS_PROVIDER_PREVIOUS is vault.",
+        ),
+        ("vault", "noetl", "VAULT_ADDR is not set, and NOETL_KMS_PROVIDER_PREVIOUS is vault."),
+        (
+            "gcp-kms",
+            GCP,
+            "NOETL_KMS_PROVIDER_PREVIOUS is gcp-kms, and nobody tells who we are there.",
+        ),
+    ],
+)
+def test_a_previous_provider_that_cannot_be_used_is_named(previous, key, said):
+    with pytest.raises(BadKey) as caught:
+        made("local", "", KEY, previous=previous, previous_key=key)
+    assert caught.value.message == said
+    assert caught.value.hint
+
+
+def test_a_previous_key_that_is_none_is_named():
+    with pytest.raises(BadKey, match="NOETL_KMS_KEY_PREVIOUS is not the name of a transit key"):
+        made("local", "", KEY, VAULT, previous="vault", previous_key="a b")
+    access = Access(google_account=ACCOUNT)
+    with pytest.raises(BadKey, match="NOETL_KMS_KEY_PREVIOUS is not the name of a crypto key"):
+        made("local", "", KEY, access, previous="gcp-kms", previous_key="a b")
 
 
 @pytest.mark.parametrize(

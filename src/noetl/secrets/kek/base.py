@@ -72,6 +72,14 @@ class Wrapped:
         return self.p, self.kid, self.kv
 
 
+def not_set_up(wrapped: Wrapped) -> CannotUnwrap:
+    """The error for a key that a provider wrapped which nobody named here."""
+    return CannotUnwrap(
+        f"the record's key is wrapped by {wrapped.p[:40]!r}, which is not set up here",
+        hint="name it in NOETL_KMS_PROVIDER_PREVIOUS until `noetl wallet rotate-kek` has moved all",
+    )
+
+
 class Kek(Protocol):
     """One key of keys with its versions."""
 

@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from noetl.secrets.fetch import Ask
-from noetl.secrets.kek.base import CannotUnwrap, CannotWrap, KekUnavailable, Wrapped
+from noetl.secrets.kek.base import (
+    CannotUnwrap,
+    CannotWrap,
+    KekUnavailable,
+    Wrapped,
+    not_set_up,
+)
 from noetl.secrets.kek.local import BadKey
-from noetl.secrets.kek.remote import key_in, kms_told
+from noetl.secrets.kek.remote import SETTING, key_in, kms_told
 from noetl.secrets.source import SourceError
 from noetl.secrets.text import from_text, to_text
 
@@ -37,11 +43,18 @@ class GcpKek:
     provider = PROVIDER
 
     def __init__(
-        self, fetch: Fetch, key: str, *, bearer: Callable[[], Awaitable[str]], base: str = BASE
+        self,
+        fetch: Fetch,
+        key: str,
+        *,
+        bearer: Callable[[], Awaitable[str]],
+        base: str = BASE,
+        setting: str = SETTING,
     ) -> None:
+        """Keep how the service is reached; `setting` is the one that names the key."""
         if not _KEY.match(key):
             raise BadKey(
-                "NOETL_KMS_KEY is not the name of a crypto key of Google Cloud KMS.",
+                f"{setting} is not the name of a crypto key of Google Cloud KMS.",
                 hint="use projects/<p>/locations/<l>/keyRings/<r>/cryptoKeys/<k>",
             )
         self._fetch = fetch
@@ -74,7 +87,9 @@ class GcpKek:
 
     async def unwrap(self, wrapped: Wrapped) -> bytes:
         """Decrypt with the key that the record names: it may be one that was current before."""
-        if wrapped.p != PROVIDER or not _KEY.match(wrapped.kid):
+        if wrapped.p != PROVIDER:
+            raise not_set_up(wrapped)
+        if not _KEY.match(wrapped.kid):
             raise CannotUnwrap("the record's key was not wrapped by Cloud KMS")
         body = {"ciphertext": to_text(wrapped.ct)}
         found = await self._told("POST", f"{wrapped.kid}:decrypt", body, CannotUnwrap)

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Final
 
 from noetl.secrets.cipher import KEY_BYTES, Forged, decrypt, encrypt
-from noetl.secrets.kek.base import CannotUnwrap, WalletError, Wrapped
+from noetl.secrets.kek.base import CannotUnwrap, WalletError, Wrapped, not_set_up
 from noetl.secrets.text import from_text, to_text
 
 PROVIDER: Final = "local"
@@ -46,8 +46,10 @@ class LocalKek:
 
     async def unwrap(self, wrapped: Wrapped) -> bytes:
         """Unwrap with the key that wrapped."""
+        if wrapped.p != PROVIDER:
+            raise not_set_up(wrapped)
         key = self._keys.get(wrapped.kid)
-        if key is None or wrapped.p != PROVIDER:
+        if key is None:
             raise CannotUnwrap(
                 f"the record's key is wrapped with the {wrapped.p} key {wrapped.kid[:40]}, "
                 "which is not known here",

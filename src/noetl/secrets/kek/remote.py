@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from noetl.secrets.fetch import Ask, Fetch
     from noetl.secrets.kek.base import WalletError
 
+SETTING: Final = "NOETL_KMS_KEY"
 _FINAL: Final = frozenset({400, 404, 410})
 
 
@@ -28,7 +29,7 @@ async def kms_told(fetch: Fetch, ask: Ask, who: str, refusal: type[WalletError])
         return await told(fetch, ask, who)
     except SourceError as fault:
         if fault.answered in _FINAL:
-            hint = "check NOETL_KMS_KEY, and which versions of the key may be used"
+            hint = f"check {SETTING}, and which versions of the key may be used"
             raise refusal(fault.message, hint=hint) from None
         raise KekUnavailable(fault.message, hint=fault.hint) from None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from noetl.secrets.kek.base import CannotUnwrap
+from noetl.secrets.kek.base import not_set_up
 
 if TYPE_CHECKING:
     from noetl.secrets.kek.base import Kek, Wrapped
@@ -30,8 +30,5 @@ class Ring:
         """Unwrap with the provider that wrapped."""
         kek = self._keks.get(wrapped.p)
         if kek is None:
-            raise CannotUnwrap(
-                f"the record's key is wrapped by {wrapped.p[:40]!r}, which is not set up here",
-                hint="set the old provider up again, rotate with `noetl credentials rotate`",
-            )
+            raise not_set_up(wrapped)
         return await kek.unwrap(wrapped)

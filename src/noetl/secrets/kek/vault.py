@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from noetl.secrets.fetch import Ask
-from noetl.secrets.kek.base import CannotUnwrap, CannotWrap, KekUnavailable, Wrapped
+from noetl.secrets.kek.base import (
+    CannotUnwrap,
+    CannotWrap,
+    KekUnavailable,
+    Wrapped,
+    not_set_up,
+)
 from noetl.secrets.kek.local import BadKey
-from noetl.secrets.kek.remote import key_in, kms_told
+from noetl.secrets.kek.remote import SETTING, key_in, kms_told
 from noetl.secrets.text import to_text
 
 if TYPE_CHECKING:
-    from noetl.secrets.fetch import Fetch
+    from collections.abc import Callable
+
+    from noetl.secrets.fetch import Answer, Fetch
     from noetl.secrets.kek.base import WalletError
 
 PROVIDER: Final = "vault"
 MOUNT: Final = "transit"
+_FORBIDDEN: Final = 403
 _WHO: Final = "Vault"
 _PATH: Final = re.compile(r"(?:(?!\.)[A-Za-z0-9_.-]{1,128}/){1,8}(?!\.)[A-Za-z0-9_.-]{1,128}\Z")
 _CIPHERTEXT: Final = re.compile(r"vault:v([1-9][0-9]{0,8}):[A-Za-z0-9+/=]+\Z")
@@ -29,18 +39,27 @@ class VaultKek:
 
     provider = PROVIDER
 
-    def __init__(
-        self, fetch: Fetch, key: str, *, address: str, token: str, namespace: str = ""
+    def __init__(  # noqa: PLR0913 - one argument per setting
+        self,
+        fetch: Fetch,
+        key: str,
+        *,
+        address: str,
+        token: Callable[[], str],
+        namespace: str = "",
+        setting: str = SETTING,
     ) -> None:
+        """Keep how Vault is reached; `token` is asked each time, `setting` names the key."""
         self._fetch = fetch
+        self._token = token
         self._key = key if "/" in key else f"{MOUNT}/{key}"
         if not _PATH.match(self._key):
             raise BadKey(
-                "NOETL_KMS_KEY is not the name of a transit key of Vault.",
+                f"{setting} is not the name of a transit key of Vault.",
                 hint="use `<key>` or `<mount>/<key>`, such as transit/noetl",
             )
         self._base = f"{address.rstrip('/')}/v1"
-        self._headers = {"x-vault-token": token, "x-vault-request": "true"}
+        self._headers = {"x-vault-request": "true"}
         if namespace:
             self._headers["x-vault-namespace"] = namespace
 
@@ -64,10 +83,11 @@ class VaultKek:
 
     async def unwrap(self, wrapped: Wrapped) -> bytes:
         """Decrypt with the key that the record names: it may be one that was current before."""
+        if wrapped.p != PROVIDER:
+            raise not_set_up(wrapped)
         ciphertext = wrapped.ct.decode("latin-1")
         version = _CIPHERTEXT.match(ciphertext)
-        is_ours = wrapped.p == PROVIDER and _PATH.match(wrapped.kid) is not None
-        if not is_ours or version is None or version[1] != wrapped.kv:
+        if not _PATH.match(wrapped.kid) or version is None or version[1] != wrapped.kv:
             raise CannotUnwrap("the record's key was not wrapped by Vault")
         body = {"ciphertext": ciphertext}
         found = await self._told("POST", wrapped.kid, "decrypt", body, CannotUnwrap)
@@ -88,7 +108,19 @@ class VaultKek:
             headers=self._headers,
             body=None if body is None else msgspec.json.encode(body),
         )
-        found = (await kms_told(self._fetch, ask, _WHO, refusal)).get("data")
+        found = (await kms_told(self._as_known, ask, _WHO, refusal)).get("data")
         if not isinstance(found, dict):
             raise refusal(f"{_WHO} answered without data")
         return found
+
+    async def _as_known(self, ask: Ask) -> Answer:
+        """Ask with our token; who is refused may hold one that was replaced a moment ago."""
+        token = self._token()
+        answer = await self._fetch(_with(ask, token))
+        if answer.status != _FORBIDDEN or (renewed := self._token()) == token:
+            return answer
+        return await self._fetch(_with(ask, renewed))
+
+
+def _with(ask: Ask, token: str) -> Ask:
+    return replace(ask, headers={**ask.headers, "x-vault-token": token})

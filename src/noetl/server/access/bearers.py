@@ -15,14 +15,13 @@ from noetl.clock import rfc3339
 from noetl.edge.errors import AuthRequired, RateLimited
 from noetl.edge.moments import from_now
 from noetl.errors import NoetlError
+from noetl.secrets.file import SecretFile
 from noetl.secrets.signed import key_of
 from noetl.server.access.caller import Caller, grantable
 from noetl.server.access.permissions import ROLES
 from noetl.server.access.tokens import SESSION, digest, is_token
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from noetl.server.parts import ServerParts
     from noetl.store.base import Store
     from noetl.store.identity import SessionRow, TokenRow
@@ -171,10 +170,10 @@ class InternalToken:
 
     def __init__(self, parts: ServerParts) -> None:
         self._clock = parts.clock
-        self._file: Path | None = parts.internal_token_file
+        file = parts.internal_token_file
+        self._file = SecretFile(file) if file else None
         self._told = tuple(token.encode() for token in parts.internal_tokens if token.strip())
         self._of_file = b""
-        self._seen: tuple[int, int] | None = None
         self._look_at = -_FOR_EVER
 
     @property
@@ -202,20 +201,8 @@ class InternalToken:
     def _all(self) -> tuple[bytes, ...]:
         if self._file is not None and self._clock.monotonic() - self._look_at >= FILE_S:
             self._look_at = self._clock.monotonic()
-            self._read(self._file)
+            self._of_file = self._file().encode()
         return (self._of_file, *self._told) if self._of_file else self._told
-
-    def _read(self, file: Path) -> None:
-        try:
-            stat = file.stat()
-            seen = (stat.st_mtime_ns, stat.st_ino)
-            if seen != self._seen:
-                self._of_file = file.read_text(encoding="utf-8").strip().encode()
-                self._seen = seen
-        except (OSError, UnicodeDecodeError):
-            if self._seen is not None:
-                _log.exception("the file of the internal token cannot be read")
-            self._seen = None
 
 
 async def caller_for(store: Store, row: TokenRow | SessionRow) -> Caller:

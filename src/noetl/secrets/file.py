@@ -1,0 +1,35 @@
+"""A secret in a file that others may replace: an agent that renews it, a mounted volume."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_log: Final = logging.getLogger(__name__)
+
+
+class SecretFile:
+    """What the file holds now; while it cannot be read or is empty, what it held last."""
+
+    def __init__(self, path: Path, text: str = "") -> None:
+        self._path = path
+        self._text = text
+        self._is_told = False
+
+    def __call__(self) -> str:
+        """Read it again; a fault is told once, until it is over."""
+        try:
+            text, reason = self._path.read_text(encoding="utf-8").strip(), "it is empty"
+        except OSError as fault:
+            text, reason = "", fault.strerror or type(fault).__name__
+        except UnicodeDecodeError:
+            text, reason = "", "it is not UTF-8 text"
+        if not text and not self._is_told:
+            about = {"file": str(self._path), "reason": reason}
+            _log.warning("the file of a secret cannot be read, its last text counts", extra=about)
+        self._is_told = not text
+        self._text = text or self._text
+        return self._text
