@@ -6,7 +6,8 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from noetl.dsl.codes import CODES, severity_of
-from noetl.dsl.documents.credential import TYPES, Credential
+from noetl.dsl.documents.credential import Credential
+from noetl.dsl.documents.credential_types import TYPES
 from noetl.dsl.explain import explain, model_of
 from noetl.dsl.kinds import KINDS
 from noetl.dsl.playbook.pipeline import SEQUENCE_KEYS

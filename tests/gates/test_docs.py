@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from noetl.dsl.documents.credential import TYPES
+from noetl.dsl.documents.credential_types import TYPES
 from noetl.dsl.shape import Fields
 from noetl.dsl.tasks import KINDS
 from noetl.dsl.tasks.about import about

@@ -22,8 +22,8 @@ from noetl.api.credentials import CredentialPut
 from noetl.api.executions import Execute
 from noetl.api.sockets import SocketTransport
 from noetl.clock import SystemClock
-from noetl.dsl.documents.credential import PLAIN
-from noetl.dsl.documents.credential import TYPES as PRODUCT_TYPES
+from noetl.dsl.documents.credential_types import PLAIN
+from noetl.dsl.documents.credential_types import TYPES as PRODUCT_TYPES
 from noetl.dsl.parse import read
 from noetl.dsl.playbook.document import KeychainEntry, Playbook
 from noetl.dsl.shape import Fields

@@ -57,7 +57,7 @@ def filled(out: Output, kind: str | None, file: str | None, data: str | None) ->
 
 
 def _type(kind: str | None) -> str:
-    from noetl.dsl.documents.credential import TYPES
+    from noetl.dsl.documents.credential_types import TYPES
 
     if kind is None:
         raise CommandFailed("usage", "the type is missing", hint=f"--type {'|'.join(TYPES)}")
@@ -132,7 +132,7 @@ def _typed(kind: str) -> dict[str, Any]:
     """Ask for every field; an empty answer leaves it out, and a secret is not echoed."""
     import typer
 
-    from noetl.dsl.documents.credential import PLAIN, TYPES
+    from noetl.dsl.documents.credential_types import PLAIN, TYPES
     from noetl.dsl.shape import Fields
 
     made: dict[str, Any] = {}

@@ -7,7 +7,7 @@ from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
 from noetl.api.credentials import CredentialPut
-from noetl.dsl.documents.credential import TYPES, secrets_in
+from noetl.dsl.documents.credential_types import TYPES, secrets_in
 from noetl.dsl.shape import Fields
 from noetl.errors import NoetlError
 from noetl.secrets.kek.local import LocalKek

@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from noetl.dsl.documents.credential import first_names
+from noetl.dsl.documents.credential_types import first_names
 from noetl.secrets.source import needed
 
 if TYPE_CHECKING:

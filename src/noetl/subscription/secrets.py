@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from noetl.api.problems import Refused
-from noetl.dsl.documents.credential import secrets_in
+from noetl.dsl.documents.credential_types import secrets_in
 from noetl.errors import NoetlError
 from noetl.secrets.sealed import Sealed, about_delivery
 

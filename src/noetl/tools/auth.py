@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from noetl.dsl.documents.credential import first_names
+from noetl.dsl.documents.credential_types import first_names
 from noetl.tools.base import ToolError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import msgspec
 from noetl.api.credentials import VARIABLES
 from noetl.api.http import NoAnswer
 from noetl.api.problems import Refused
-from noetl.dsl.documents.credential import secrets_in, texts_in
+from noetl.dsl.documents.credential_types import secrets_in, texts_in
 from noetl.settings import variable
 from noetl.tools.base import ToolError
 from noetl.worker.patience import is_passing, patiently

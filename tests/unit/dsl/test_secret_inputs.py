@@ -1,6 +1,6 @@
 import pytest
 
-from noetl.dsl.documents.credential import secrets_in, texts_in
+from noetl.dsl.documents.credential_types import secrets_in, texts_in
 from noetl.dsl.handles import handle_of
 from noetl.dsl.parse import parse
 from noetl.dsl.secret_inputs import has_mask, is_masked, named, path_of, secret_paths, with_secrets

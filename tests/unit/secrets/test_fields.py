@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from noetl.clock import SystemClock
-from noetl.dsl.documents.credential import TYPES, first_names, spec_faults
+from noetl.dsl.documents.credential import spec_faults
+from noetl.dsl.documents.credential_types import TYPES, first_names
 from noetl.dsl.shape import Fields
 from noetl.secrets.fetch import Answer
 from noetl.secrets.providers.choose import TYPE_OF, manager_of

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from noetl.api.problems import Refused
 from noetl.bus import subjects
-from noetl.dsl.documents.credential import secrets_in
+from noetl.dsl.documents.credential_types import secrets_in
 from noetl.dsl.parse import parse
 from noetl.dsl.subscription.document import Subscription
 from noetl.errors import NoetlError

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
-from noetl.dsl.documents.credential import texts_in
+from noetl.dsl.documents.credential_types import texts_in
 from noetl.dsl.playbook.inputs import input_schema
 from noetl.dsl.secret_inputs import without
 from noetl.dsl.template import TemplateFailure, render

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from noetl.dsl.documents.credential import secrets_in, texts_in
+from noetl.dsl.documents.credential_types import secrets_in, texts_in
 from noetl.secrets.kek.base import KekUnavailable
 from noetl.secrets.wallet import about
 from noetl.telemetry.fingerprints import Fingerprints

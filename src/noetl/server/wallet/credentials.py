@@ -9,7 +9,8 @@ import msgspec
 
 from noetl.api.credentials import CredentialPage, CredentialRemoved, CredentialShown
 from noetl.clock import rfc3339
-from noetl.dsl.documents.credential import spec_faults, texts_in
+from noetl.dsl.documents.credential import spec_faults
+from noetl.dsl.documents.credential_types import texts_in
 from noetl.dsl.subscription.sections import ALIAS_PATTERN
 from noetl.edge.errors import Conflict, NotFound, Unacceptable
 from noetl.edge.moments import from_now, moment_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from noetl.api.credentials import INPUTS
 from noetl.clock import rfc3339
-from noetl.dsl.documents.credential import secrets_in, texts_in
+from noetl.dsl.documents.credential_types import secrets_in, texts_in
 from noetl.edge.errors import Forbidden, NotFound, UnknownExecution
 from noetl.secrets.sealed import about_delivery
 from noetl.server.access.caller import LOCAL, own_pool

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from noetl.api.ingress import IngressListener, IngressListeners
-from noetl.dsl.documents.credential import secrets_in
+from noetl.dsl.documents.credential_types import secrets_in
 from noetl.edge.errors import NotFound
 from noetl.secrets.sealed import about_delivery
 from noetl.server.fleet.gateways import KIND

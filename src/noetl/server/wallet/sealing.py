@@ -10,7 +10,7 @@ import msgspec
 
 from noetl.api.credentials import SealedAnswer
 from noetl.clock import rfc3339
-from noetl.dsl.documents.credential import secrets_in
+from noetl.dsl.documents.credential_types import secrets_in
 from noetl.edge.errors import Forbidden
 from noetl.errors import NoetlError
 from noetl.secrets.sealed import is_public_key, seal_to

@@ -4,7 +4,8 @@ import jsonschema
 import pytest
 import yaml
 
-from noetl.dsl.documents.credential import TYPES, Credential, CredentialSource
+from noetl.dsl.documents.credential import Credential, CredentialSource
+from noetl.dsl.documents.credential_types import TYPES
 from noetl.dsl.parse import parse
 from noetl.dsl.schema import schema
 from noetl.dsl.shape import Fields

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from noetl.dsl.documents.credential import first_names
+from noetl.dsl.documents.credential_types import first_names
 from noetl.secrets.source import SourceMissing, SourceRefused
 from noetl.secrets.tokens import aws_sts, azure, google, oauth2
 from noetl.secrets.tokens.bearer import Bearer

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from noetl.dsl.documents.credential import first_names, secrets_in
+from noetl.dsl.documents.credential_types import first_names, secrets_in
 from noetl.errors import NoetlError
 from noetl.secrets.providers.choose import TYPE_OF, manager_of
 from noetl.secrets.source import SourceMissing, SourceRefused

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from noetl.dsl.documents.credential import first_names
+from noetl.dsl.documents.credential_types import first_names
 from noetl.secrets.source import SourceRefused
 from noetl.secrets.tokens import oauth2
 from noetl.server.wallet.credentials import FROM, missing
