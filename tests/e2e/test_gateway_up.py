@@ -28,10 +28,13 @@ def stack(tmp_path_factory):
     """A stack that several tests look at; what `noetl up` told, and a command line."""
     folder = tmp_path_factory.mktemp("gateway")
     home = folder / "home"
+    password = folder / "password"
+    password.write_text(f"{PASSWORD} of the admin\n", encoding="utf-8")
+    told = {"NOETL_HOME": str(home), "NOETL_ADMIN_PASSWORD_FILE": str(password)}
 
     def noetl(*words, stdin=""):
         return subprocess.run(
-            [BIN / "noetl", *words], cwd=folder, env=environ(folder) | {"NOETL_HOME": str(home)},
+            [BIN / "noetl", *words], cwd=folder, env=environ(folder) | told,
             input=stdin, capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
 
@@ -122,6 +125,19 @@ def test_a_password_signs_in_and_runs_a_playbook_through_the_gateway(stack):
     finally:
         assert stack("logout").returncode == 0
     assert json.loads(stack("whoami", "-o", "json").stdout)["account"] == "admin"
+
+
+def test_the_admin_signs_in_with_the_password_that_the_stack_was_told(stack):
+    assert stack("login", "admin", "--password", stdin=PASSWORD).returncode == 4
+    signed = stack("login", "admin", "--password", stdin=f"{PASSWORD} of the admin")
+    assert signed.returncode == 0, signed.stderr
+    try:
+        who = json.loads(stack("whoami", "--gateway", "-o", "json").stdout)
+        assert (who["account"], who["kind"], who["roles"]) == ("admin", "user", ["admin"])
+    finally:
+        assert stack("logout").returncode == 0
+    kept = [file for file in stack.home.rglob("*") if file.is_file() and not file.is_symlink()]
+    assert [file for file in kept if b"of the admin" in file.read_bytes()] == []
 
 
 def test_a_gateway_that_is_killed_comes_back(stack):

@@ -6,14 +6,20 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from noetl.clock import SystemClock, rfc3339
+from noetl.edge.errors import NotFound
 from noetl.ids import Ids
 from noetl.server.access.tokens import digest, new_token
+from noetl.server.identity.passwords import Passwords
 from noetl.server.identity.tokens import DAYS
-from noetl.store.identity import TokenRow
+from noetl.store.identity import AccountRow, TokenRow
 from noetl.store.postgres import asking, checks, dump, loading
 from noetl.store.postgres import migrate as schema
+from noetl.store.postgres.accounts import PostgresAccounts
 from noetl.store.postgres.database import Database
+from noetl.store.postgres.sessions import PostgresSessions
 from noetl.store.postgres.tokens import PostgresTokens
 
 if TYPE_CHECKING:
@@ -33,6 +39,8 @@ class Bearer:
     name: str
     pool: str | None = None
     expires_at: str | None = None
+    is_person: bool = False
+    """Whether an account that is made for it may have a password."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +71,9 @@ async def welcome(database_url: str, bearers: Sequence[Bearer]) -> None:
     try:
         tokens, ids = PostgresTokens(database), Ids(SystemClock())
         for bearer in bearers:
+            if bearer.is_person:
+                made = AccountRow(account_id=ids.new(), subject=bearer.account, roles=bearer.roles)
+                await PostgresAccounts(database).add(made)
             await tokens.put(
                 TokenRow(
                     token_id=ids.new(),
@@ -78,12 +89,35 @@ async def welcome(database_url: str, bearers: Sequence[Bearer]) -> None:
         await database.close()
 
 
+async def give_password(database_url: str, account: str, password: str) -> None:
+    """Let an account sign in with this password; sessions that began with another one end."""
+    database = await Database.open(database_url, size=2)
+    try:
+        accounts, passwords = PostgresAccounts(database), Passwords()
+        row = await accounts.by_subject("default", account)
+        if row is None:
+            raise NotFound(f"there is no account {account}")
+        if await passwords.fits(password, row.password_hash):
+            return
+        hashed = await passwords.hashed(password)
+        await accounts.change(msgspec.structs.replace(row, password_hash=hashed))
+        now = rfc3339(SystemClock().now())
+        await PostgresSessions(database).revoke_all(row.account_id, now)
+    finally:
+        await database.close()
+
+
 async def first_admin(database_url: str, account: str) -> tuple[str, str]:
     """Make an admin's account, or one more token of it; the token, and when it ends."""
     token = new_token()
     expires_at = rfc3339(SystemClock().now() + timedelta(days=DAYS["user"]))
     bearer = Bearer(
-        token=token, account=account, roles=("admin",), name="db admin", expires_at=expires_at
+        token=token,
+        account=account,
+        roles=("admin",),
+        name="db admin",
+        expires_at=expires_at,
+        is_person=True,
     )
     await welcome(database_url, (bearer,))
     return token, expires_at

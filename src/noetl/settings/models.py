@@ -21,6 +21,7 @@ from noetl.settings.values import (
     flag,
     number,
     or_none,
+    password,
     path,
     port_or_auto,
     share,
@@ -244,6 +245,7 @@ class StackSettings(Model):
     tls_cert: str = of("NOETL_TLS_CERT", "", text)
     tls_key: str = of("NOETL_TLS_KEY", "", text)
     oidc_issuer: str = of("NOETL_OIDC_ISSUER", "", text)
+    admin_password: str = of("NOETL_ADMIN_PASSWORD", "", password)
     config: Path = of("NOETL_CONFIG", _CONFIG, path)  # noqa: RUF009 - a field
 
 

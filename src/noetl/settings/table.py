@@ -218,6 +218,13 @@ SETTINGS: Final = (
         "File of a service account of Google; the machine's own identity without it.",
     ),
     _is("NOETL_SERVER_REGION", "", "s", "Region for checks of residency."),
+    _is(
+        "NOETL_ADMIN_PASSWORD",
+        "",
+        "c",
+        "Password of `admin` in the stack of `noetl up`, 12..256 characters; set at each start.",
+        kind="secret",
+    ),
     _is("NOETL_OIDC_ISSUER", "", "gc", "Default sign-in provider."),
     _is("NOETL_OIDC_CLIENT_ID", "", "g", "Our name there."),
     _is("NOETL_OIDC_CLIENT_SECRET", "", "g", "Our secret there.", kind="secret"),

@@ -15,11 +15,21 @@ T = TypeVar("T")
 PORTS: Final = (1, 65535)
 POOL: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 NAMESPACE: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+PASSWORD: Final = (12, 256)
+"""How many characters a password has."""
 _MOST_SLOTS: Final = 256
 
 
 def text(value: str) -> str:
     """Any text."""
+    return value
+
+
+def password(value: str) -> str:
+    """The password of a person."""
+    low, high = PASSWORD
+    if not low <= len(value) <= high:
+        raise ValueError(f"a password of {low}..{high} characters")
     return value
 
 

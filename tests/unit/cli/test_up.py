@@ -58,7 +58,7 @@ def test_data_are_deleted_only_when_somebody_said_so(noetl, tmp_path):
         (("--listen", ANYWHERE), "The stack would be open to the network on 0.0.0.0 without TLS"),
         (
             ("--listen", ANYWHERE, "--insecure-bind"),
-            "The stack would be open to the network on 0.0.0.0 without sign-in",
+            "without sign-in\nhint: set NOETL_ADMIN_PASSWORD_FILE or NOETL_OIDC_ISSUER\n",
         ),
         (("--database-url", "mysql://x"), "the option for NOETL_DATABASE_URL has to be an address"),
     ],
@@ -68,6 +68,21 @@ def test_a_wish_that_cannot_be_granted_is_a_usage_error(noetl, words, message, t
 
     assert refused.code == 2
     assert message in refused.err
+    assert not (tmp_path / ".noetl").exists()
+
+
+@pytest.mark.parametrize("password", ["eleven-char", "x" * 257])
+def test_a_password_of_the_admin_has_its_limits(noetl, monkeypatch, tmp_path, password):
+    file = tmp_path / "password"
+    file.write_text(password, encoding="utf-8")
+    monkeypatch.setenv("NOETL_ADMIN_PASSWORD_FILE", str(file))
+    refused = noetl("up")
+
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err == (
+        "error[bad_setting]: NOETL_ADMIN_PASSWORD_FILE has to be a password of 12..256 characters\n"
+        "hint: run `noetl explain setting.NOETL_ADMIN_PASSWORD`\n"
+    )
     assert not (tmp_path / ".noetl").exists()
 
 

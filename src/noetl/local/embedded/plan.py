@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SYSTEM: Final = "system"
 BUS_USER: Final = "noetl"
+ADMIN: Final = "admin"
 ADMIN_TOKEN: Final = "admin.token"  # noqa: S105 - the name of a file
 INTERNAL_TOKEN: Final = "internal.token"  # noqa: S105 - as above
 RUNTIME_TOKEN: Final = "runtime.token"  # noqa: S105 - as above
@@ -67,7 +68,11 @@ class Keys:
         from noetl.server.admin import Bearer  # noqa: PLC0415 - read while the database starts
 
         admin = Bearer(
-            token=self.read(ADMIN_TOKEN), account="admin", roles=("admin",), name="noetl up"
+            token=self.read(ADMIN_TOKEN),
+            account=ADMIN,
+            roles=("admin",),
+            name="noetl up",
+            is_person=True,
         )
         listeners = Bearer(
             token=self.read(RUNTIME_TOKEN),
@@ -131,7 +136,7 @@ def environment(home: Home, wish: Wish, at: Addresses) -> dict[str, str]:
         made.pop(name, None)
     for name in ("NOETL_HOST", "NOETL_PORT", "NOETL_BASE_URL", "NOETL_METRICS_PORT", "PORT"):
         made.pop(name, None)
-    for name in ("ROUTER_PORT", "GATEWAY_PORT", "GATEWAY_BIND"):
+    for name in ("ROUTER_PORT", "GATEWAY_PORT", "GATEWAY_BIND", "NOETL_ADMIN_PASSWORD"):
         made.pop(name, None)
     config = next((file for file in configs if file.exists()), None)
     if config is not None:

@@ -171,6 +171,8 @@ async def _database(
     home.keep(plan.DATABASE_URL, url)
     await admin.migrate(url)
     await admin.welcome(url, keys.bearers())
+    if wish.settings.admin_password:
+        await admin.give_password(url, plan.ADMIN, wish.settings.admin_password)
 
 
 async def _bus(

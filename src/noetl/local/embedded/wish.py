@@ -42,10 +42,10 @@ class Wish:
                 f"The stack would be open to the network on {settings.host} without TLS.",
                 hint="set NOETL_TLS_CERT and NOETL_TLS_KEY, or give `--insecure-bind`",
             )
-        if not settings.oidc_issuer:
+        if not settings.oidc_issuer and not settings.admin_password:
             raise BindRefused(
                 f"The stack would be open to the network on {settings.host} without sign-in.",
-                hint="set NOETL_OIDC_ISSUER",
+                hint="set NOETL_ADMIN_PASSWORD_FILE or NOETL_OIDC_ISSUER",
             )
 
 

@@ -11,9 +11,9 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerifyMismatchError
 
 from noetl.server.identity.forms import wrong
+from noetl.settings.values import PASSWORD
 
-SHORTEST: Final = 12
-LONGEST: Final = 256
+SHORTEST, LONGEST = PASSWORD
 _AT_ONCE: Final = 2
 """Each one takes its memory while it lasts."""
 

@@ -218,6 +218,30 @@ def test_another_address_needs_tls_and_sign_in(home, more, is_insecure, reason):
         Wish(settings=settings, is_insecure=is_insecure).check()
 
 
+@pytest.mark.parametrize("tls", [{"tls_cert": "c", "tls_key": "k"}, {}])
+@pytest.mark.parametrize(
+    "sign_in", [{"oidc_issuer": "https://id"}, {"admin_password": "a long enough secret"}]
+)
+def test_an_issuer_or_a_password_of_the_admin_is_a_sign_in(home, tls, sign_in):
+    settings = StackSettings(home=home.path, host="0.0.0.0", **tls, **sign_in)  # noqa: S104 - the point
+
+    Wish(settings=settings, is_insecure=not tls).check()
+
+
+def test_the_password_of_the_admin_is_given_to_no_part(home, keys, monkeypatch):
+    monkeypatch.setenv("NOETL_ADMIN_PASSWORD", "a long enough secret")
+    asked = wish(home, admin_password="a long enough secret")  # noqa: S106 - of a test
+    parts = (
+        server(keys.home, asked, DOOR, print),
+        gateway(home, asked, DOOR, print),
+        worker(home, asked, DOOR, "shared", 1, print),
+        worker(home, asked, DOOR, "system", 1, print),
+        listener(home, asked, DOOR, "listener-a-b", "a/b", print),
+    )
+    told = [{*part.environ.values(), *part.command} for part in parts]
+    assert [part for part in told if "a long enough secret" in part] == []
+
+
 def test_an_open_address_is_reached_from_here_over_loopback():
     everywhere = Addresses(host="0.0.0.0", port=1, scheme="https", nats="")  # noqa: S104 - a value
 
