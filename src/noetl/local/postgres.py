@@ -71,6 +71,11 @@ class Postgres:
         )
 
     @property
+    def data_dir(self) -> Path:
+        """Where the data lie; until that is decided, where they were asked for."""
+        return self._wanted if self._lodging is None else self._lodging.data_dir
+
+    @property
     def url(self) -> str:
         """How to connect, over loopback when there is a port, else over the socket."""
         if self._port is None:

@@ -234,7 +234,7 @@ class Database:
             pid=self.pid or 0,
             port=self.port,
             url=f"postgresql://127.0.0.1:{self.port}/noetl",
-            data_dir=str(self.folder),
+            data_dir=str(self._server.data_dir),
             stop_signal="SIGINT",  # fast: sessions end at once
             kill_signal="SIGQUIT",
         )
