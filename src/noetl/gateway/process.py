@@ -98,7 +98,7 @@ async def _serve(settings: GatewaySettings, lines: Lines, seen: Fingerprints) ->
         gateway = create_gateway(parts)
         gateway.gate.metrics.lines = lines.written
         gateway.gate.metrics.spans = spans
-        _watch_token(gateway, settings)
+        _watch_token(gateway, settings, seen)
         async with gateway, asyncio.TaskGroup() as group:
             listeners = [
                 _door(gateway, settings),
@@ -195,11 +195,11 @@ async def _traced(
     return traces.tracer, traces.counts
 
 
-def _watch_token(gateway: Gateway, settings: GatewaySettings) -> None:
+def _watch_token(gateway: Gateway, settings: GatewaySettings, seen: Fingerprints) -> None:
     """Take the internal token anew from its file when that changes."""
     if not settings.internal_token_file:
         return
-    file = SecretFile(Path(settings.internal_token_file), settings.internal_token)
+    file = SecretFile(Path(settings.internal_token_file), settings.internal_token, seen.add)
 
     async def watch() -> None:
         while True:

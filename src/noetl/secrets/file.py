@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 _log: Final = logging.getLogger(__name__)
@@ -14,9 +15,11 @@ _log: Final = logging.getLogger(__name__)
 class SecretFile:
     """What the file holds now; while it cannot be read or is empty, what it held last."""
 
-    def __init__(self, path: Path, text: str = "") -> None:
+    def __init__(self, path: Path, text: str = "", told: Callable[[str], object] = str) -> None:
+        """Take what it held last; `told` hears of each text that it has not held before."""
         self._path = path
         self._text = text
+        self._told = told
         self._is_told = False
 
     def __call__(self) -> str:
@@ -31,5 +34,7 @@ class SecretFile:
             about = {"file": str(self._path), "reason": reason}
             _log.warning("the file of a secret cannot be read, its last text counts", extra=about)
         self._is_told = not text
-        self._text = text or self._text
+        if text and text != self._text:
+            self._told(text)
+            self._text = text
         return self._text

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from noetl.secrets.kek.base import Kek
     from noetl.settings import ServerSettings
     from noetl.store.postgres.migrate import Migration
+    from noetl.telemetry.fingerprints import Fingerprints
 
     Loop: TypeAlias = Callable[[], Coroutine[None, None, None]]
 
@@ -90,10 +91,10 @@ class Backends:
     loops: Mapping[str, Loop]
 
 
-async def opened(stack: AsyncExitStack, settings: ServerSettings) -> Backends:
-    """Everything that a server needs; the stack closes it again."""
+async def opened(stack: AsyncExitStack, settings: ServerSettings, seen: Fingerprints) -> Backends:
+    """Everything that a server needs; the stack closes it again. `seen` learns of new secrets."""
     fetch, metadata = _ways(stack, settings)
-    kek = _kek(stack, settings, metadata)
+    kek = _kek(stack, settings, metadata, seen)
     newest = await _migrated(settings.database_url)
     database = await Database.open(settings.database_url, size=settings.database_pool_max)
     stack.push_async_callback(database.close)
@@ -123,6 +124,7 @@ async def opened(stack: AsyncExitStack, settings: ServerSettings) -> Backends:
         internal_tokens=_internal_tokens(settings),
         internal_token_file=Path(file) if (file := settings.internal_token_file) else None,
         publishes=bool(settings.nats_url),
+        seen=seen,
         publisher="playbook" if settings.outbox_publisher == "playbook" else "server",
         retention_days=settings.retention_days,
         is_alone=False,
@@ -162,7 +164,9 @@ def _ways(stack: AsyncExitStack, settings: ServerSettings) -> tuple[Fetcher, Fet
     return fetch, metadata
 
 
-def _kek(stack: AsyncExitStack, settings: ServerSettings, metadata: Fetcher) -> Kek:
+def _kek(
+    stack: AsyncExitStack, settings: ServerSettings, metadata: Fetcher, seen: Fingerprints
+) -> Kek:
     """The key of keys; a server without one does not start, one whose service is away does."""
     # The operator names the key service: that one may be in the same network, and no other.
     always = tuple(filter(None, (settings.vault_address,)))
@@ -179,6 +183,7 @@ def _kek(stack: AsyncExitStack, settings: ServerSettings, metadata: Fetcher) -> 
             vault_address=settings.vault_address,
             vault_token=settings.vault_token,
             vault_token_file=Path(token) if (token := settings.vault_token_file) else None,
+            told=seen.add,
             vault_namespace=settings.vault_namespace,
             google_account=Path(file).read_text("utf-8") if file else "",
             metadata=metadata,

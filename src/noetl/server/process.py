@@ -71,11 +71,11 @@ async def _serve(
         sockets = [stack.enter_context(bound(settings.host, settings.port))]
         if settings.metrics_port is not None:
             sockets.append(stack.enter_context(bound(settings.host, settings.metrics_port)))
-        backends = await _unless(stop, opened(stack, settings))
+        backends = await _unless(stop, opened(stack, settings, seen))
         if backends is None:
             return
         parts, spans = await _traced(stack, settings, backends.parts)
-        server = create_server(replace(parts, player=player, seen=seen), backends.vitals)
+        server = create_server(replace(parts, player=player), backends.vitals)
         server.plane.metrics.lines = lines.written
         server.plane.metrics.spans = spans
         async with server, asyncio.TaskGroup() as group:

@@ -12,10 +12,11 @@ SAID = "the file of a secret cannot be read, its last text counts"
 def test_what_was_replaced_counts_at_once(tmp_path):
     path = tmp_path / "token"
     path.write_text("first\n", encoding="utf-8")
-    file = SecretFile(path)
+    told = []
+    file = SecretFile(path, "first", told.append)
     assert file() == "first"
     path.write_text("other\n", encoding="utf-8")
-    assert file() == "other"
+    assert [file(), file(), told] == ["other", "other", ["other"]]
 
 
 def test_while_it_cannot_be_read_the_last_one_counts_and_the_fault_is_told_once(tmp_path, caplog):

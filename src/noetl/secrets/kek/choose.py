@@ -20,6 +20,7 @@ from noetl.secrets.tokens.bearer import Bearer
 from noetl.secrets.tokens.google import ServiceAccount, mint
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from noetl.clock import Clock
@@ -38,6 +39,8 @@ class Access:
     vault_token: str = field(default="", repr=False)
     vault_token_file: Path | None = None
     """Where the token lies, when it may be replaced there."""
+    told: Callable[[str], object] = str
+    """Hears of each token that was not there before."""
     vault_namespace: str = ""
     google_account: str = field(default="", repr=False)
     """JSON of a service account; without it the machine's own identity is asked for."""
@@ -122,11 +125,12 @@ class _Makers:
                     hint="set VAULT_ADDR and VAULT_TOKEN (or VAULT_TOKEN_FILE)",
                 )
         file = access.vault_token_file
+        in_file = SecretFile(file, access.vault_token, access.told) if file else None
         return VaultKek(
             self.fetch,
             key,
             address=access.vault_address,
-            token=SecretFile(file, access.vault_token) if file else lambda: access.vault_token,
+            token=in_file or (lambda: access.vault_token),
             namespace=access.vault_namespace,
             setting=setting,
         )

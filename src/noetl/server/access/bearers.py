@@ -171,7 +171,7 @@ class InternalToken:
     def __init__(self, parts: ServerParts) -> None:
         self._clock = parts.clock
         file = parts.internal_token_file
-        self._file = SecretFile(file) if file else None
+        self._file = SecretFile(file, told=parts.seen.add) if file else None
         self._told = tuple(token.encode() for token in parts.internal_tokens if token.strip())
         self._of_file = b""
         self._look_at = -_FOR_EVER
