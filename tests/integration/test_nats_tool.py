@@ -17,7 +17,7 @@ from noetl.tools.base import ToolContext, run_tool
 from noetl.tools.http.egress import Egress, Guard
 from noetl.tools.nats.connections import Connections
 from noetl.tools.nats.tool import NatsTool
-from tests.servers.nats import PASSWORD
+from tests.servers.nats import PASSWORD, NatsServer
 
 NUMBERS = itertools.count()
 
@@ -280,6 +280,140 @@ async def test_a_question_is_answered_or_fails(do, client, name):
     assert told(nobody) == ("connection", "no_responders")
     mute = await do.error("request", subject=f"{name}.mute", timeout_ms=50)
     assert told(mute) == ("timeout", "tool_timeout")
+
+
+# ---------------------------------------------------------------------------- remedies
+
+
+@pytest.mark.parametrize(
+    ("config", "error"),
+    [
+        (
+            {"operation": "kv_get", "bucket": "nowhere", "key": "k"},
+            ("not_found", "bucket_not_found",
+             "there is no bucket nowhere: Make the bucket, or mend its name."),
+        ),
+        (
+            {"operation": "js_stream_info", "stream": "NOWHERE"},
+            ("not_found", "stream_not_found",
+             "there is no stream NOWHERE: Make the stream, or mend its name."),
+        ),
+        (
+            {"operation": "js_publish", "subject": "nowhere.a", "data": 1},
+            ("not_found", "stream_not_found",
+             ("no stream of the broker takes the subject nowhere.a: "
+             "Make the stream, or mend its name.")),
+        ),
+        (
+            {"operation": "js_consume", "stream": "NOWHERE", "consumer": "c"},
+            ("not_found", "consumer_not_found",
+             ("there is no consumer c of a stream NOWHERE: "
+             "Make the stream and the durable consumer, or mend their names.")),
+        ),
+        (
+            {"operation": "request", "subject": "nowhere.a"},
+            ("connection", "no_responders",
+             "nobody listens to nowhere.a: Start the service that answers, or mend the subject."),
+        ),
+        (
+            {"operation": "kv_get", "bucket": "sessions", "key": "k"},
+            ("auth", "platform_resource",
+             ("the bucket sessions is the platform's own: tasks of user pools may not touch it: "
+             "Use one of your own; the system pool alone may touch these.")),
+        ),
+        (
+            {"operation": "kv_get", "bucket": "b", "key": "k", "url": "http://h"},
+            ("config", "invalid_config",
+             ("/url: the address of the broker cannot be read: http://h. "
+             "Write nats://host:4222 or tls://host:4222, several with commas between.")),
+        ),
+        (
+            {"operation": "kv_get", "bucket": "b", "key": "k", "auth": {"type": "nats"}},
+            ("auth", "auth_required",
+             ("/url: neither the task nor its credential names the address of the broker; "
+             "write `url` into the credential or the task")),
+        ),
+    ],
+    ids=lambda given: given[1] if isinstance(given, tuple) else given["operation"],
+)  # fmt: skip
+async def test_an_error_names_its_remedy(do, config, error):
+    found = await do.error(**config)
+    assert (found["kind"], found["code"], found["message"]) == error
+
+
+LARGE = (
+    "limit", "output_limit",
+    ("the message is larger than the broker takes: put it into an object (`object_put`), "
+    "or raise `max_payload` of the broker or `max_msg_size` of the stream"),
+)  # fmt: skip
+
+
+async def test_a_message_that_is_too_large_names_where_it_fits(do, client, bucket, name):
+    await client.jetstream().add_stream(name=f"{name}s", subjects=[f"{name}.>"], max_msg_size=9)
+    cases = [
+        {"operation": "kv_put", "bucket": bucket, "key": "k", "value": "x" * (9 << 20)},
+        {"operation": "js_publish", "subject": f"{name}.a", "data": "more than nine bytes"},
+    ]
+    try:
+        found = [await do.error(**case) for case in cases]
+    finally:
+        await client.jetstream().delete_stream(f"{name}s")
+    assert [(each["kind"], each["code"], each["message"]) for each in found] == [LARGE, LARGE]
+
+
+async def test_a_key_that_is_there_names_what_to_write(do, bucket):
+    await do("kv_create", bucket=bucket, key="k", value="1")
+    exists = await do.error("kv_create", bucket=bucket, key="k", value="2")
+    assert exists["message"] == (
+        f"the key k of the bucket {bucket} is there already: "
+        "Read it again, and write with its revision."
+    )
+    other = await do.error("kv_update", bucket=bucket, key="k", value="2", revision=7)
+    assert other["message"] == (
+        f"the key k of the bucket {bucket} has another revision by now; "
+        "read it again, and write with its revision"
+    )
+
+
+GUEST = """
+authorization { users: [
+  {user: noetl, password: all},
+  {user: guest, password: few, permissions: {
+    publish: ["$JS.API.INFO"], subscribe: ["_INBOX.>"]}}
+] }
+"""
+
+
+@pytest.fixture
+async def guarded(tmp_path):
+    """A broker with a user who may do next to nothing."""
+    server = NatsServer(tmp_path / "nats", more=GUEST)
+    server.spawn()
+    try:
+        await server.ready()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize(
+    ("config", "subject"),
+    [
+        ({"operation": "kv_get", "bucket": "b", "key": "k"}, "$JS.API.STREAM.INFO.KV_b"),
+        ({"operation": "js_consume", "stream": "S", "consumer": "c"}, "$JS.API.CONSUMER.INFO.S.c"),
+        ({"operation": "request", "subject": "a.b", "timeout_ms": 500}, "a.b"),
+    ],
+    ids=lambda given: given["operation"] if isinstance(given, dict) else "",
+)
+async def test_a_login_without_the_right_is_told_which_one_it_lacks(tool, guarded, config, subject):
+    port = guarded.nats.port
+    found = await Does(tool, f"nats://guest:few@127.0.0.1:{port}").error(**config)
+    assert (found["kind"], found["code"], found["message"], found["retryable"]) == (
+        "auth", "subject_forbidden",
+        (f'the broker refuses us: nats: permissions violation for publish to "{subject.lower()}": '
+        "Give the user of the credential the right to publish or subscribe there."),
+        False,
+    )  # fmt: skip
 
 
 # ---------------------------------------------------------------------------- who may do what

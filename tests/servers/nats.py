@@ -28,8 +28,10 @@ CLEARED_S = 20.0
 class NatsServer:
     """A server that tests may kill, wipe and start again; the port stays the same."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, more: str = "") -> None:
         self.nats = Nats(directory, user="noetl", password=PASSWORD)
+        self._more = more
+        """Lines of its configuration, which come after ours."""
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -46,6 +48,8 @@ class NatsServer:
     def spawn(self) -> None:
         """Start it; `ready` waits for it."""
         self.nats.prepare()
+        with self.nats.config_file.open("a") as file:
+            file.write(self._more)
         with (self.nats.directory / "nats.log").open("ab") as log:
             self._process = subprocess.Popen(
                 self.nats.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={}

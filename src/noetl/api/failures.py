@@ -295,6 +295,8 @@ RUNS: Final[dict[str, Reason]] = {
         "Make room, or raise the quota."),
     "stream_not_found": Reason("There is no such stream.",
         "Make the stream, or mend its name."),
+    "subject_forbidden": Reason("The login may not use a subject of the broker.",
+        "Give the user of the credential the right to publish or subscribe there."),
     "subscription_forbidden": Reason("The credential may not read a subscription of Pub/Sub.",
         "Give it the role of a subscriber there."),
     "subscription_not_found": Reason("There is no such subscription of Pub/Sub.",
@@ -352,6 +354,8 @@ PATTERNS: Final[dict[str, Reason]] = {
         "The message is the database's own."),
     "SQLITE_*": Reason("The result code of SQLite.",
         "The message is the database's own."),
+    "js_*": Reason("The error number of JetStream (`js_10077`).",
+        "The message is the broker's own."),
     "DUCKDB_*": Reason("The kind of error of DuckDB.",
         "The message is the database's own."),
 }  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import urlsplit
 
@@ -26,6 +27,10 @@ CONNECT_S: Final = 5
 GRACE_S: Final = 2.0
 """How long after the end of its request a broker may still be silent."""
 SCHEMES: Final = frozenset({"nats", "tls"})
+MOST_REFUSALS: Final = 64
+"""So many of the subjects that a broker has refused last are remembered."""
+_REFUSED: Final = "permissions violation"  # the library gives these words in lower case
+_ANSWERS: Final = "_inbox."
 
 
 class Place(Protocol):
@@ -58,6 +63,19 @@ class _Client(Client):
     """A client that keeps every header, and whose end is always told."""
 
     fault: Exception | None = None
+    refused: int = 0
+    """How often the broker has refused a subject."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refusals: deque[tuple[int, str]] = deque(maxlen=MOST_REFUSALS)
+
+    def hear(self, fault: Exception) -> None:
+        """Keep what the broker said last, and which subjects it has refused."""
+        self.fault = fault
+        if _REFUSED in (said := str(fault).lower()):
+            self.refused += 1
+            self.refusals.append((self.refused, said))
 
     @property
     def wants_login(self) -> bool:
@@ -110,7 +128,7 @@ async def _connected(url: str, host: str, place: Place) -> Client:
     client = _Client()
 
     async def failed(fault: Exception) -> None:
-        client.fault = fault
+        client.hear(fault)
 
     try:
         async with asyncio.timeout(CONNECT_S):
@@ -143,6 +161,20 @@ async def end(client: Client) -> None:
             await client.close()
     except (OSError, Error, TimeoutError):
         return  # it is of no use to anybody either way
+
+
+def refusals(client: Client) -> int:
+    """How often the broker has refused us a subject so far."""
+    return client.refused if isinstance(client, _Client) else 0
+
+
+def forbidden(client: Client, after: int, *names: str) -> SourceError | None:
+    """What the broker refused since it had refused `after` subjects, if it concerns these names."""
+    told = client.refusals if isinstance(client, _Client) else ()
+    for number, said in told:
+        if number > after and any(name.lower() in said for name in (*names, _ANSWERS)):
+            return SourceError("auth", "subject_forbidden", f"the broker refuses us: {said}")
+    return None
 
 
 def _refusal(client: _Client, fault: Exception, host: str) -> SourceError:

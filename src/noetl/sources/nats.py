@@ -21,7 +21,7 @@ from noetl.sources.base import (
     lowered,
     report_of,
 )
-from noetl.sources.connecting import GRACE_S, Headers, connect, end
+from noetl.sources.connecting import GRACE_S, Headers, connect, end, forbidden, refusals
 from noetl.sources.places import as_written
 
 if TYPE_CHECKING:
@@ -180,10 +180,11 @@ class NatsSource:
     # ------------------------------------------------------------------ asking the broker
 
     async def _ask(self, subject: str) -> dict[str, Any]:
+        before = refusals(self._client)
         try:
             answer = await self._client.request(subject, b"", timeout=ANSWER_S)
         except (OSError, Error, NatsTimeout) as fault:
-            raise _lost(fault) from fault
+            raise forbidden(self._client, before, self._stream) or _lost(fault) from fault
         told: dict[str, Any] = msgspec.json.decode(answer.data)
         return told
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar, runti
 
 import msgspec
 
+from noetl.api.failures import reason_of
 from noetl.dsl.diagnostics import Findings
 from noetl.dsl.shape import Of
 from noetl.dsl.shape.reader import Reader
@@ -36,6 +37,7 @@ MESSAGE_BYTES: Final = 4096
 CANCEL_S: Final = 5.0
 """So long a tool may take to stop what it began; then nobody waits for that any more."""
 _CUT: Final = " …"
+_OF_ITSELF: Final = "the message"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +231,14 @@ def bounded(text: str, most: int = MESSAGE_BYTES) -> str:
     if len(raw) <= most:
         return text
     return raw[: most - len(_CUT.encode())].decode("utf-8", "ignore") + _CUT
+
+
+def remedied(error: ToolError) -> ToolError:
+    """The error with the remedy of its code; one that points at the message adds nothing to it."""
+    reason = reason_of(error.code)
+    if reason is not None and _OF_ITSELF not in reason.remedy.lower():
+        error.message = f"{error.message}: {reason.remedy}"
+    return error
 
 
 def missing_extra(kind: str, extra: str) -> ToolError:

@@ -59,7 +59,7 @@ class _Place:
         bucket, name = bucket_of(parts.netloc, self._ctx), unquote(parts.path.removeprefix("/"))
         place = await place_of(self._auth, {}, self._ctx)
         async with self._connections.use(place) as client:
-            with translating(Nats(kind="nats", operation="kv_get", bucket=bucket)):
+            with translating(Nats(kind="nats", operation="kv_get", bucket=bucket), client):
                 yield client.jetstream(), bucket, name
 
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 from noetl.sources.base import SourceError
-from noetl.tools.base import ToolError
+from noetl.tools.base import ToolError, remedied
 from noetl.tools.keeping import IDLE_S, Care, Keeper
 
 if TYPE_CHECKING:
@@ -69,4 +69,5 @@ async def _ended(client: Client) -> None:
 
 def translated(fault: SourceError) -> ToolError:
     """A fault of a source as an error of the task."""
-    return ToolError(fault.kind, fault.code, fault.message, retryable=fault.is_retryable)
+    error = ToolError(fault.kind, fault.code, fault.message, retryable=fault.is_retryable)
+    return remedied(error)

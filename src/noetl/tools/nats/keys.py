@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nats.js.errors import APIError, KeyNotFoundError, KeyWrongLastSequenceError
 
 from noetl.sources.base import body_of, bytes_of
-from noetl.tools.base import ToolError
+from noetl.tools.base import ToolError, remedied
 from noetl.tools.nats.places import bucket_of, invalid, key_of, pattern_of
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ async def create(config: Nats, ctx: ToolContext, js: JetStreamContext) -> dict[s
         revision = await bucket.create(key, bytes_of(_value(config)), msg_ttl=ttl)
     except KeyWrongLastSequenceError:
         message = f"the key {key} of the bucket {config.bucket} is there already"
-        raise ToolError("client_error", "key_exists", message) from None
+        raise remedied(ToolError("client_error", "key_exists", message)) from None
     return _about(config) | {"status": "success", "revision": revision}
 
 
@@ -107,9 +107,10 @@ async def _written(config: Nats, js: JetStreamContext, headers: dict[str, str]) 
     except APIError as fault:
         if fault.err_code == _NO_TTL:
             message = f"the bucket {config.bucket} does not allow a ttl of its keys"
-            raise ToolError("config", "ttl_not_enabled", message) from None
+            raise remedied(ToolError("config", "ttl_not_enabled", message)) from None
         if _LAST in headers and "wrong last sequence" in str(fault.description):
-            message = f"the key {key} of the bucket {config.bucket} has another revision by now"
+            message = f"the key {key} of the bucket {config.bucket} has another revision by now; "
+            message += "read it again, and write with its revision"
             raise ToolError("client_error", "revision_conflict", message) from None
         raise
     return _about(config) | {"status": "success", "revision": done.seq}

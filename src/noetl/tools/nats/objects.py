@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nats.js.errors import ObjectDeletedError, ObjectNotFoundError
 
 from noetl.sources.base import body_of, bytes_of
-from noetl.tools.base import ToolError
+from noetl.tools.base import ToolError, remedied
 from noetl.tools.nats.places import bucket_of, named
 from noetl.tools.stored import UNKNOWN, blobs_of, key_for, put_file
 
@@ -54,7 +54,7 @@ async def put(config: Nats, ctx: ToolContext, js: JetStreamContext) -> dict[str,
         return {"status": "success", **_told(await store.put(name, bytes_of(value)))}
     blobs, key = blobs_of(ctx), key_for(config.ref)
     if await blobs.head(key) is None:
-        raise ToolError("not_found", "result_gone", f"{config.ref} is gone")
+        raise remedied(ToolError("not_found", "result_gone", f"{config.ref} is gone"))
     with tempfile.TemporaryFile(prefix="noetl-") as file:
         async for chunk in blobs.get_stream(key):
             await asyncio.to_thread(file.write, chunk)

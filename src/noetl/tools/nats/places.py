@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from noetl.bus import subjects
 from noetl.bus.address import Address, BadAddress
 from noetl.tools.auth import fields_of
-from noetl.tools.base import ToolError
+from noetl.tools.base import ToolError, remedied
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,13 +45,15 @@ async def place_of(auth: Any, given: Mapping[str, Any], ctx: ToolContext) -> Add
     fields |= own
     url = fields.get("url")
     if not url:
-        message = "/url: neither the task nor its credential names the address of the broker"
+        message = "/url: neither the task nor its credential names the address of the broker; "
+        message += "write `url` into the credential or the task"
         raise ToolError("auth", "auth_required", message)
     named = {name: str(fields[name]) for name in ("user", "password", "token") if name in fields}
     try:
         place = Address.of(str(url), **named)
     except BadAddress as fault:
-        raise ToolError("config", "invalid_config", f"/url: {fault.message}") from None
+        message = f"/url: {fault.message}. {fault.hint}"
+        raise ToolError("config", "invalid_config", message) from None
     secrets = [text for text in (place.password, place.token) if text]
     if "@" in str(url):
         secrets.append(str(url))
@@ -138,4 +140,4 @@ def invalid(field: str, said: str) -> ToolError:
 def _refuse(what: str, ctx: ToolContext) -> None:
     if getattr(ctx, "pool", "") != SYSTEM:
         message = f"{what} is the platform's own: tasks of user pools may not touch it"
-        raise ToolError("auth", "platform_resource", message)
+        raise remedied(ToolError("auth", "platform_resource", message))

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from nats.errors import NoRespondersError
-from nats.errors import TimeoutError as NatsTimeout
 from nats.js.errors import NoStreamResponseError
 
 from noetl.clock import rfc3339
 from noetl.sources.base import body_of, bytes_of, lowered
 from noetl.sources.nats import NatsSource
-from noetl.tools.base import ToolError
+from noetl.tools.base import ToolError, remedied
 from noetl.tools.nats.places import SYSTEM, invalid, stream_of, subject_of, token_of
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ async def _published(
         done = await js.publish(subject, bytes_of(data), headers=sent)
     except NoStreamResponseError:
         message = f"no stream of the broker takes the subject {subject}"
-        raise ToolError("not_found", "stream_not_found", message) from None
+        raise remedied(ToolError("not_found", "stream_not_found", message)) from None
     return {"stream": done.stream, "seq": done.seq, "duplicate": bool(done.duplicate)}
 
 
@@ -125,7 +124,8 @@ async def message(config: Nats, ctx: ToolContext, js: JetStreamContext) -> dict[
     elif config.last:
         about = await js.stream_info(stream)
         if not about.state.messages:
-            raise ToolError("not_found", "message_not_found", f"the stream {stream} is empty")
+            message = f"the stream {stream} is empty"
+            raise remedied(ToolError("not_found", "message_not_found", message))
         found = await js.get_msg(stream, seq=about.state.last_seq)
     else:
         raise invalid("seq", "name a message: `seq`, `last: true` or `subject`")
@@ -168,9 +168,6 @@ async def ask(config: Nats, ctx: ToolContext, client: Client) -> dict[str, Any]:
         )
     except NoRespondersError:
         message = f"nobody listens to {subject}"
-        raise ToolError("connection", "no_responders", message) from None
-    except NatsTimeout:
-        message = f"nobody answered {subject} in {config.timeout_ms} ms"
-        raise ToolError("timeout", "tool_timeout", message) from None
+        raise remedied(ToolError("connection", "no_responders", message)) from None
     headers = lowered((answer.headers or {}).items())
     return {"status": "success", "subject": subject, "headers": headers, **body_of(answer.data)}

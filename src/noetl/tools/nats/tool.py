@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from noetl.dsl.tasks import Nats
 from noetl.dsl.views import Outcome
-from noetl.tools.base import ToolError, Traits
+from noetl.tools.base import ToolError, Traits, remedied
 from noetl.tools.nats.places import place_of
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class NatsTool:
             "js_get_msg": streams.message,
             "js_stream_info": streams.info,
         }
-        with translating(config):
+        with translating(config, client):
             if config.operation == "js_consume":
                 return await streams.consume(config, ctx, client, self._clock)
             if config.operation == "request":
@@ -74,8 +74,8 @@ class NatsTool:
         async with self._connections.use(place) as client:
             report = await NatsSource(client, "", "", self._clock).ack(ack_ids)
         if report.errors:
-            message = f"{len(report.errors)} messages were not acknowledged and come again"
-            raise ToolError("connection", "ack_failed", message)
+            message = f"{len(report.errors)} messages were not acknowledged"
+            raise remedied(ToolError("connection", "ack_failed", message))
 
     async def cancel(self, ctx: ToolContext) -> None:
         """Cancelling the task ends its question; the connection stays."""
