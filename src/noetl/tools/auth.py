@@ -65,7 +65,7 @@ async def credential(alias: str, ctx: ToolContext) -> dict[str, Any]:
 def _checked(fields: Mapping[str, Any], wanted: tuple[str, ...], where: str) -> dict[str, Any]:
     kind = str(fields.get("type") or wanted[0])
     if kind not in wanted:
-        message = f"{where} is of type {kind}, and {' or '.join(wanted)} is needed"
+        message = f"{where} is of type {kind}: name a credential of type {' or '.join(wanted)}"
         raise ToolError("auth", "credential_type", message)
     return {"type": kind, **first_names(kind, fields)}
 

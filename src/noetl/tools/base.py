@@ -38,6 +38,13 @@ CANCEL_S: Final = 5.0
 """So long a tool may take to stop what it began; then nobody waits for that any more."""
 _CUT: Final = " …"
 _OF_ITSELF: Final = "the message"
+_SERVER: Final = 500
+_REMEDIES: Final = {
+    401: "give the task `auth`, or mend its credential (`noetl credentials rotate`)",
+    403: "the credential of `auth` may not do this",
+    404: "mend the address",
+    429: "let the step retry, or ask less often",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,6 +246,13 @@ def remedied(error: ToolError) -> ToolError:
     if reason is not None and _OF_ITSELF not in reason.remedy.lower():
         error.message = f"{error.message}: {reason.remedy}"
     return error
+
+
+def remedy_of(status: int) -> str:
+    """What an answer that is not ok asks for."""
+    if status >= _SERVER:
+        return "let the step retry; look after the service if it lasts"
+    return _REMEDIES.get(status, "mend the request")
 
 
 def missing_extra(kind: str, extra: str) -> ToolError:

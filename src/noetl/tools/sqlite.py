@@ -148,4 +148,5 @@ def _failure(fault: Exception) -> ToolError:
         kind = "storage_access"
     elif code.startswith("SQLITE_INTERRUPT"):
         kind = "cancelled"
-    return ToolError(kind, code, str(fault))
+    said = f"{fault}; mend the statement" if code == "SQLITE_ERROR" else str(fault)
+    return ToolError(kind, code, said)

@@ -309,7 +309,7 @@ ABOUT: Final[Mapping[str, About]] = {
             "structured": "structured content, where the tool has a schema",
             "result": "the whole answer",
         },
-        errors=(*_CALL, "provider", "process", "sandbox"),
+        errors=(*_CALL, "parse", "provider", "process", "sandbox"),
         timeout_s=60.0,
         extra="mcp",
         example="mcp_tickets.yaml",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from noetl.tools.base import ToolError, missing_extra
+from noetl.tools.base import ToolError, missing_extra, remedied
 from noetl.tools.interpreter.limits import oom_kills
 
 if TYPE_CHECKING:
@@ -27,6 +27,13 @@ START_S: Final = 30.0
 _HEAD: Final = struct.Struct(">Q")
 _SLACK: Final = 64 << 20  # what an answer may hold besides the rows that were counted
 _CHUNK: Final = 1 << 16
+_REMEDIES: Final = {
+    "DUCKDB_BINDER": "mend the statement",
+    "DUCKDB_CATALOG": "make it, or mend its name",
+    "DUCKDB_CONSTRAINT": "mend the rows, or pass over those that are there (`on conflict`)",
+    "DUCKDB_CONVERSION": "mend the values",
+    "DUCKDB_PARSER": "mend the statement",
+}
 
 
 class Hello(msgspec.Struct, frozen=True, tag_field="op", tag="hello"):
@@ -107,7 +114,7 @@ class Child:
             await self._process.stdin.drain()
         said = await self._answer(job["max_bytes"] * 2 + _SLACK)
         if isinstance(said, Failed):
-            raise ToolError(said.kind, said.code, said.message, details=said.details)
+            raise _told(said)
         if isinstance(said, Done):
             return said
         raise RuntimeError("the child spoke out of turn")
@@ -144,6 +151,13 @@ class Child:
             pass
         await self._process.wait()
         shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+def _told(said: Failed) -> ToolError:
+    """What a statement failed with, and what to do about it."""
+    remedy = _REMEDIES.get(said.code)
+    message = f"{said.message}\n{remedy}" if remedy else said.message  # its own has lines, too
+    return remedied(ToolError(said.kind, said.code, message, details=said.details))
 
 
 class Children:

@@ -103,7 +103,8 @@ async def _stored(alias: str, ctx: ToolContext) -> dict[str, Any]:
     found = await credential(alias, ctx)
     kind = found.get("type")
     if kind is not None and kind not in _STORED:
-        message = f"/auth: `{alias}` is of type {kind}, which proves nothing to a web server"
+        message = f"/auth: `{alias}` is of type {kind}, which proves nothing to a web server: "
+        message += "name a credential of type bearer, basic, api_key, oauth2, gcp or tls"
         raise ToolError("auth", "credential_type", message)
     return found
 

@@ -24,7 +24,7 @@ from ipaddress import (
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from noetl.tools.base import ToolError
+from noetl.tools.base import ToolError, remedied
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -241,7 +241,7 @@ async def resolve(host: str, port: int) -> list[str]:
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as fault:
-        raise ToolError("connection", "DNS_ERROR", f"{host}: {fault}") from None
+        raise remedied(ToolError("connection", "DNS_ERROR", f"{host}: {fault}")) from None
     return list(dict.fromkeys(str(row[4][0]) for row in found))
 
 
@@ -259,7 +259,7 @@ class Guard:
         spelled = literal(host)
         found = [str(spelled)] if spelled is not None else await self.resolve(host, port)
         if not found:
-            raise ToolError("connection", "DNS_ERROR", f"{host}: no address")
+            raise remedied(ToolError("connection", "DNS_ERROR", f"{host}: no address"))
         addresses = [ip_address(text) for text in found]
         for address in addresses:
             reason = self.egress.refusal(host, port, address)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import httpcore
 
-from noetl.tools.base import ToolError
+from noetl.tools.base import ToolError, remedied, remedy_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -19,11 +19,6 @@ MOST_RETRY_AFTER_S: Final = 365 * 86_400.0
 _KINDS: Final = {401: "auth", 403: "auth", 404: "not_found", 429: "rate_limit"}
 _SERVER: Final = 500
 _TLS: Final = "a credential of type tls in `auth` names the authorities to trust (`ca`)"
-REMEDIES: Final = {
-    401: ": give the task `auth`, or mend its credential (`noetl credentials rotate`)",
-    403: ": the credential of `auth` may not do this",
-}
-"""What an answer asks for, by its status."""
 
 
 def status_error(status: int, headers: Mapping[str, str], body: object, now: datetime) -> ToolError:
@@ -31,7 +26,7 @@ def status_error(status: int, headers: Mapping[str, str], body: object, now: dat
     return ToolError(
         kind_of(status),
         f"http_{status}",
-        f"the server answered {status}{REMEDIES.get(status, '')}",
+        f"the server answered {status}: {remedy_of(status)}",
         status_code=status,
         retry_after_s=retry_after(headers.get("retry-after"), now),
         details={"body": body},
@@ -62,9 +57,9 @@ def translated(fault: Exception) -> ToolError:
     """The error of a connection that failed."""
     said = str(fault) or type(fault).__name__
     if isinstance(fault, (httpcore.ConnectTimeout, httpcore.PoolTimeout)):
-        return ToolError("timeout", "CONN_TIMEOUT", said)
+        return remedied(ToolError("timeout", "CONN_TIMEOUT", said))
     if isinstance(fault, httpcore.TimeoutException):
-        return ToolError("timeout", "tool_timeout", said)
+        return remedied(ToolError("timeout", "tool_timeout", said))
     if isinstance(fault, httpcore.LocalProtocolError):
         return ToolError("config", "invalid_config", said)
     for cause in _causes(fault):
@@ -73,9 +68,9 @@ def translated(fault: Exception) -> ToolError:
         if isinstance(cause, ssl.SSLError):
             return ToolError("connection", "TLS_ERROR", f"{cause}: {_TLS}", retryable=False)
         if isinstance(cause, socket.gaierror):
-            return ToolError("connection", "DNS_ERROR", said)
+            return remedied(ToolError("connection", "DNS_ERROR", said))
     code = "CONN_REFUSED" if isinstance(fault, httpcore.ConnectError) else "CONN_RESET"
-    return ToolError("connection", code, said)
+    return remedied(ToolError("connection", code, said))
 
 
 def _causes(fault: BaseException) -> Iterator[BaseException]:

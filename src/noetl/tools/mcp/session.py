@@ -19,7 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 from noetl import __version__
-from noetl.tools.base import ToolError
+from noetl.tools.base import ToolError, remedied
 from noetl.tools.interpreter.process import Command
 from noetl.tools.interpreter.sandbox import SandboxMissing, Walls
 from noetl.tools.mcp.transport import CONNECT_S, Guarded
@@ -41,6 +41,8 @@ STDERR_BYTES: Final = 2048
 _UNTOLD: Final = "Server returned an error response"
 _CLOSED: Final = "Connection closed"
 _GONE: Final = "Session terminated"
+_NO_PAGE: Final = "Not Found"
+_NO_JSON: Final = "Failed to parse JSON response"
 
 
 class Session:
@@ -68,7 +70,7 @@ class Session:
         except TimeoutError:
             await made.close()
             message = f"the MCP server did not greet us in {OPEN_S:g} s"
-            raise ToolError("timeout", "CONN_TIMEOUT", message) from None
+            raise remedied(ToolError("timeout", "CONN_TIMEOUT", message)) from None
         except BaseException:
             await made.close()
             raise
@@ -123,6 +125,12 @@ class Session:
         told = _first(fault)
         if isinstance(told, ToolError):
             return told
+        if isinstance(told, MCPError) and told.message.startswith(_NO_JSON):
+            message = "the MCP server answered what is no JSON-RPC: check the address of the server"
+            return ToolError("parse", "invalid_json", message)
+        # The SDK has a word of its own for an answer that is a mere 404.
+        if isinstance(told, MCPError) and told.message == _NO_PAGE and known is not None:
+            return known
         if isinstance(told, MCPError) and told.message not in {_UNTOLD, _CLOSED, _GONE}:
             details = {"rpc_code": told.code, "data": told.data}
             return ToolError("provider", "mcp_error", told.message, details=details)
@@ -132,7 +140,7 @@ class Session:
         if self._way.transport == "stdio":
             return self._broken_child(told)
         message = f"the MCP session broke: {str(told) or type(told).__name__}"
-        return ToolError("connection", "CONN_RESET", message)
+        return remedied(ToolError("connection", "CONN_RESET", message))
 
     def _broken_child(self, fault: BaseException) -> ToolError:
         if isinstance(fault, SandboxMissing):

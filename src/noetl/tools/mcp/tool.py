@@ -171,7 +171,7 @@ def _arguments(given: Any) -> dict[str, Any]:  # noqa: ANN401 - a map or JSON te
         try:
             given = msgspec.json.decode(given)
         except msgspec.DecodeError as fault:
-            raise _invalid("arguments", f"is not JSON: {fault}") from None
+            raise _invalid("arguments", f"is not JSON: {fault}; write a map") from None
     if not isinstance(given, dict):
         raise _invalid("arguments", "is a map, or the JSON text of one")
     return given

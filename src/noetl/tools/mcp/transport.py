@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Final
 import httpcore2
 import httpx2
 
-from noetl.api.failures import RUNS
-from noetl.tools.base import ToolError
+from noetl.tools.base import ToolError, remedied, remedy_of
 from noetl.tools.http.dial import dialled, no_socket
-from noetl.tools.http.failures import REMEDIES, kind_of
+from noetl.tools.http.failures import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 CONNECT_S: Final = 10.0
 _REFUSED: Final = 400
-_TLS: Final = RUNS["TLS_ERROR"].remedy
 
 SocketOption = (
     tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
@@ -145,7 +143,7 @@ class Guarded(httpx2.AsyncBaseTransport):
 
 def refused(status: int) -> ToolError:
     """The error of an answer that is not ok."""
-    message = f"the MCP server answered {status}{REMEDIES.get(status, '')}"
+    message = f"the MCP server answered {status}: {remedy_of(status)}"
     return ToolError(kind_of(status), f"http_{status}", message, status_code=status)
 
 
@@ -153,15 +151,15 @@ def _translated(fault: Exception) -> ToolError:
     """The error of a connection that failed."""
     said = str(fault) or type(fault).__name__
     if isinstance(fault, httpcore2.TimeoutException):
-        return ToolError("timeout", "CONN_TIMEOUT", said)
+        return remedied(ToolError("timeout", "CONN_TIMEOUT", said))
     here: BaseException | None = fault
     while here is not None:
         if isinstance(here, ToolError):
             return here
         if isinstance(here, ssl.SSLError):
-            return ToolError("connection", "TLS_ERROR", f"{here}: {_TLS}", retryable=False)
+            return remedied(ToolError("connection", "TLS_ERROR", str(here), retryable=False))
         if isinstance(here, socket.gaierror):
-            return ToolError("connection", "DNS_ERROR", said)
+            return remedied(ToolError("connection", "DNS_ERROR", said))
         here = here.__cause__ or here.__context__
     code = "CONN_REFUSED" if isinstance(fault, httpcore2.ConnectError) else "CONN_RESET"
-    return ToolError("connection", code, said)
+    return remedied(ToolError("connection", code, said))

@@ -6,7 +6,7 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from noetl.tools.base import ToolError
+from noetl.tools.base import ToolError, remedied, remedy_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,15 +57,18 @@ def _translated(uri: str, text: str) -> ToolError:
     if status == _MISSING:
         return _missing(uri, text)
     if code in _FULL:
-        return ToolError("storage_quota", "store_full", f"{uri}: the store takes no more")
+        message = f"{uri}: the store takes no more"
+        return remedied(ToolError("storage_quota", "store_full", message))
     if status == _MANY or code in _PRESSED:
-        return ToolError("rate_limit", "slow_down", f"{uri}: too many requests", status_code=status)
+        message = f"{uri}: too many requests"
+        return remedied(ToolError("rate_limit", "slow_down", message, status_code=status))
     if status >= _SERVER:
-        message = f"{uri}: the store failed with {status}"
+        message = f"{uri}: the store failed with {status}: {remedy_of(status)}"
         return ToolError("server_error", f"http_{status}", message, status_code=status)
     if status in {_UNKNOWN, _DENIED} or code in _IDENTITY:
         return _refused(uri, status, code)
-    message = f"{uri}: the store refused it with {status}{f' ({code})' if code else ''}"
+    said = f"{status} ({code})" if code else str(status)
+    message = f"{uri}: the store refused it with {said}: {remedy_of(status)}"
     return ToolError("client_error", f"http_{status}", message, status_code=status)
 
 
@@ -73,18 +76,21 @@ def _unreached(uri: str, text: str) -> ToolError:
     lower = text.lower()
     if "certificate" in lower:
         message = f"{uri}: the certificate of the endpoint is not trusted"
-        return ToolError("connection", "TLS_ERROR", message, retryable=False)
+        return remedied(ToolError("connection", "TLS_ERROR", message, retryable=False))
     if "timed out" in lower:
-        return ToolError("timeout", "CONN_TIMEOUT", f"{uri}: the store did not answer in time")
+        message = f"{uri}: the store did not answer in time"
+        return remedied(ToolError("timeout", "CONN_TIMEOUT", message))
     if "dns" in lower or "lookup" in lower:
-        return ToolError("connection", "DNS_ERROR", f"{uri}: the name of the endpoint is not known")
+        message = f"{uri}: the name of the endpoint is not known"
+        return remedied(ToolError("connection", "DNS_ERROR", message))
     if "private key" in lower or "credential" in lower or "service account" in lower:
         message = f"{uri}: the identity cannot be used; check the fields of the credential"
         return ToolError("auth", "bad_credential", message)
     if "refused" in lower or "sending request" in lower or "connect" in lower:
         message = f"{uri}: the endpoint of the store cannot be reached"
-        return ToolError("connection", "CONN_REFUSED", message)
-    return ToolError("server_error", "store_failed", f"{uri}: the store did not do it")
+        return remedied(ToolError("connection", "CONN_REFUSED", message))
+    message = f"{uri}: the store did not do it; let the step retry"
+    return ToolError("server_error", "store_failed", message)
 
 
 def _missing(uri: str, text: str) -> ToolError:
@@ -92,7 +98,8 @@ def _missing(uri: str, text: str) -> ToolError:
         bucket = "/".join(uri.split("/")[:3])
         message = f"the bucket {bucket} does not exist; create it, or check its name and region"
         return ToolError("not_found", "no_such_bucket", message, status_code=_MISSING)
-    return ToolError("not_found", "no_such_object", f"{uri} does not exist", status_code=_MISSING)
+    message = f"{uri} does not exist"
+    return remedied(ToolError("not_found", "no_such_object", message, status_code=_MISSING))
 
 
 def _refused(uri: str, status: int, code: str) -> ToolError:

@@ -78,7 +78,8 @@ class Stores:
             raise missing_extra("gcs" if scheme == "gs" else scheme, EXTRAS[scheme]) from None
         except Exception as fault:  # noqa: BLE001 - the library raises what its parsers raise
             # Its text may hold what was given: a key that cannot be read, for one.
-            message = f"/auth: the {scheme} store cannot be opened ({type(fault).__name__})"
+            message = f"/auth: the {scheme} store cannot be opened ({type(fault).__name__}); "
+            message += "check the fields of the credential"
             raise ToolError("auth", "bad_credential", message) from None
 
     async def must_reach(self, endpoint: str) -> None:

@@ -64,7 +64,14 @@ _REMEDIES: Final = {
     "password_missing": "the server wants a password: put one into the credential",
     "TLS_ERROR": "check `sslmode` and the certificates",
     "PG_3D000": "check `database`",
+    "PG_22": "mend the values",
+    "PG_23": "mend the rows, or pass over those that are there (`on conflict`)",
+    "PG_42501": "grant the user of the credential the right",
+    "PG_42703": "mend the name of the column",
+    "PG_42P01": "make the table, or mend its name or `schema`",
+    "PG_42": "mend the statement",
 }
+"""What to do, by a code or the beginning of one; more special ones stand first."""
 
 
 def unconnected(fault: pg.Error) -> ToolError:
@@ -83,11 +90,16 @@ def unconnected(fault: pg.Error) -> ToolError:
 
 
 def _told(kind: str, code: str, said: str, *, is_retryable: bool) -> ToolError:
-    remedy = _REMEDIES.get(code)
-    message = f"{said}; {remedy}" if remedy else said
+    message = _remedied(code, said)
     state = code.removeprefix("PG_") if code.startswith("PG_") else None
     details = None if state is None else {"sqlstate": state}
     return ToolError(kind, code, message, retryable=is_retryable, details=details)
+
+
+def _remedied(code: str, said: str) -> str:
+    found = (remedy for begin, remedy in _REMEDIES.items() if code.startswith(begin))
+    remedy = next(found, None)
+    return f"{said}; {remedy}" if remedy else said
 
 
 def refused(fault: pg.Error, bound: Bound | None, index: int | None) -> ToolError:
@@ -107,7 +119,8 @@ def refused(fault: pg.Error, bound: Bound | None, index: int | None) -> ToolErro
     if found.statement_position is not None:
         position = int(found.statement_position)
         details["position"] = position if bound is None else bound.written(position)
-    return ToolError(_kind(state), f"PG_{state}", message, details=details | where)
+    code = f"PG_{state}"
+    return ToolError(_kind(state), code, _remedied(code, message), details=details | where)
 
 
 def _kind(state: str) -> str:

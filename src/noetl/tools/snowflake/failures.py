@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from snowflake.connector import errors as sf
 
-from noetl.tools.base import ToolError
+from noetl.tools.base import ToolError, remedied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,9 +19,14 @@ _KINDS: Final = {625: "db_deadlock", 630: "db_timeout", 100_072: "db_constraint"
 _OF_STATE: Final = (("23", "db_constraint"), ("40001", "db_deadlock"), ("57014", "db_timeout"),
                     ("08", "db_connection"), ("28", "auth"))  # fmt: skip
 _REMEDIES: Final = {
+    14: "check `account` and `host` of the credential, and the way there",
     606: "name a `warehouse` in the task or in the credential",
     608: "let the warehouse resume by itself, or resume it first",
     390_100: "check `user` and `password` of the credential",
+    904: "mend the name of the column",
+    1003: "mend the statement",
+    2003: "make it, mend its name, or grant the role of the credential the right",
+    250_001: "check `account` and `host` of the credential, and the way there",
     390_144: "check `user` and `private_key` of the credential",
 }
 
@@ -29,6 +34,9 @@ _REMEDIES: Final = {
 def unconnected(fault: sf.Error) -> ToolError:
     """The error of a session that could not be opened."""
     number = _number(fault)
+    if "certificate" in str(fault.raw_msg):
+        said = str(fault.raw_msg)
+        return remedied(ToolError("connection", "TLS_ERROR", said, retryable=False))
     if number in _AUTH or (fault.sqlstate or "").startswith("28"):
         return _told("auth", fault)
     if isinstance(fault, sf.ProgrammingError):

@@ -11,7 +11,7 @@ from noetl.dsl.tasks import Snowflake
 from noetl.dsl.views import Outcome
 from noetl.tools.auth import fields_of
 from noetl.tools.base import ToolError, Traits
-from noetl.tools.snowflake.session import connect
+from noetl.tools.snowflake.session import CONNECT_S, connect
 from noetl.tools.snowflake.values import bound
 from noetl.tools.statements import SNOWFLAKE, controls_transactions, first_word, statements_of
 from noetl.tools.tabular.rows import PREVIEW_ROWS, Budget, at_index, together
@@ -37,6 +37,9 @@ class SnowflakeTool:
     Config: ClassVar[type[Task]] = Snowflake
     traits: ClassVar[Traits] = Traits(credentialed=True, extra="snowflake")
 
+    def __init__(self, connect_s: int = CONNECT_S) -> None:
+        self._connect_s = connect_s
+
     async def run(self, config: Snowflake, ctx: ToolContext) -> Outcome:
         """Run the statements one after another; each is a transaction of its own."""
         statements, params = await statements_of(config, ctx, SNOWFLAKE)
@@ -45,7 +48,7 @@ class SnowflakeTool:
         sent = [(statement, *bound(statement, params)) for statement in statements]
         fields = await fields_of(config.auth, ctx, types=(self.kind,))
         own = {name: getattr(config, name) for name in _OWN if getattr(config, name)}
-        connection = await connect({**fields, **own})
+        connection = await connect({**fields, **own}, self._connect_s)
         # The connector is there by now, and takes longer to import than a short local run.
         from noetl.tools.snowflake.queries import Queries  # noqa: PLC0415 - see above
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from noetl.tools.base import Plain, ToolError
+from noetl.tools.base import Plain, ToolError, remedied
 from noetl.tools.tabular.columns import Column, unique
 
 if TYPE_CHECKING:
@@ -105,9 +105,9 @@ class Part:
         if budget.ctx.blobs is None:
             if self.count > budget.max_rows:
                 message = f"the statement returned over {budget.max_rows} rows"
-                raise ToolError("limit", "row_limit", message)
+                raise remedied(ToolError("limit", "row_limit", message))
             message = f"the rows are larger than {budget.max_bytes} bytes"
-            raise ToolError("limit", "output_limit", message)
+            raise remedied(ToolError("limit", "output_limit", message))
         from noetl.tools.tabular.parquet import ParquetFile  # noqa: PLC0415 - few results need it
 
         rows, self._rows = self._rows, self._rows[:PREVIEW_ROWS]

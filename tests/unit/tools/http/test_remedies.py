@@ -21,7 +21,11 @@ JSON = [("Content-Type", "application/json")]
         (401, ("the server answered 401: give the task `auth`, or mend its credential"
               " (`noetl credentials rotate`)")),
         (403, "the server answered 403: the credential of `auth` may not do this"),
-        (500, "the server answered 500"),
+        (404, "the server answered 404: mend the address"),
+        (422, "the server answered 422: mend the request"),
+        (429, "the server answered 429: let the step retry, or ask less often"),
+        (500, ("the server answered 500: let the step retry;"
+              " look after the service if it lasts")),
     ],
 )  # fmt: skip
 def test_an_answer_that_is_not_ok(status, message):
