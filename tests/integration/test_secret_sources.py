@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 import pytest
+from google.pubsub_v1.types import PubsubMessage
 
 from noetl.api.catalog import Register
 from noetl.api.client import Client
@@ -31,6 +32,7 @@ from tests.fakes import oauth as known
 from tests.fakes.azure import SCOPE, Azure
 from tests.fakes.google import EMAIL, OTHER, Google, decoded
 from tests.fakes.oauth import OAuth
+from tests.fakes.pubsub import Desk
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: p, path: far/p}\n"
 LATE_S = 60.0
@@ -281,6 +283,39 @@ async def test_a_bucket_is_tried(at, s3_server):
     assert run.status == "COMPLETED", run.error
     await at.put("wrong", "s3", s3_server.fields, meta={"test": {"bucket": "no-such-bucket-1"}})
     assert (await tried(at, "wrong")).status == "FAILED"
+
+
+async def test_a_topic_is_tried(at, kafka_cluster):
+    data, topic = {"brokers": kafka_cluster.brokers.split(",")}, kafka_cluster.topic()
+    await at.put("right", "kafka", data, meta={"test": {"topic": topic}})
+    run = await tried(at, "right")
+    assert run.status == "COMPLETED", run.error
+    await at.put("wrong", "kafka", data, meta={"test": {"topic": "no-such-topic"}})
+    failed = await tried(at, "wrong")
+    assert (failed.status, failed.error["code"]) == ("FAILED", "topic_not_found")
+    login = {"sasl_username": "noetl", "sasl_password": "wrong-canary-2"}
+    away = {"brokers": ["127.0.0.1:1"], **login}
+    await at.put("away", "kafka", away, meta={"test": {"topic": topic, "group": "g"}})
+    failed = await tried(at, "away")
+    assert (failed.status, failed.error["kind"], "wrong-canary-2" in str(failed)) == (
+        "FAILED", "connection", False,
+    )  # fmt: skip
+
+
+async def test_a_subscription_of_pubsub_is_tried(at, pubsub_emulator):
+    desk = Desk(pubsub_emulator.host)
+    path = await desk.subscription("trial")
+    await desk.publish("trial", PubsubMessage(data=b"1"))
+    data = {"endpoint": f"http://{pubsub_emulator.host}", "token": "wrong-canary-3"}
+    await at.put("right", "pubsub", data, meta={"test": {"subscription": path}})
+    run = await tried(at, "right")
+    assert run.status == "COMPLETED", run.error
+    await at.put("wrong", "pubsub", data, meta={"test": {"subscription": f"{path}-not"}})
+    failed = await tried(at, "wrong")
+    assert (failed.status, failed.error["code"], "wrong-canary-3" in str(failed)) == (
+        "FAILED", "subscription_not_found", False,
+    )  # fmt: skip
+    await desk.close()
 
 
 async def test_a_token_is_tried_where_its_credential_says(at, azure_web):

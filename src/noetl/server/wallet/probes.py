@@ -28,9 +28,14 @@ _PLAYBOOKS: Final = {
     "postgres": "postgres", "snowflake": "snowflake", "nats": "nats", "aws": "s3", "s3": "s3",
     "gcp": "gcs", "gcs": "gcs", "bearer": "http", "basic": "http", "api_key": "http",
     "oauth2": "http", "tls": "http", "mcp": "mcp",
+    "kafka": "kafka", "pubsub": "pubsub",
 }  # fmt: skip
-_NEEDS: Final = {"s3": "bucket", "gcs": "bucket", "http": "url"}
+_NEEDS: Final = {
+    "s3": "bucket", "gcs": "bucket", "http": "url", "kafka": "topic", "pubsub": "subscription",
+}  # fmt: skip
 """What `meta.test` must say for a trial to know where to go."""
+_TOLD: Final = ("url", "bucket", "topic", "group", "subscription")
+"""What `meta.test` may say."""
 
 
 class Probes:
@@ -61,7 +66,7 @@ class Probes:
             raise _untestable(f"the trial needs a {needed}: write `meta.test.{needed}`", row)
         platform = Caller(caller.account, ("system",), tenant_id=caller.tenant_id)
         path = await self._known(playbook, platform)
-        payload: dict[str, Any] = {name: test[name] for name in ("url", "bucket") if name in test}
+        payload: dict[str, Any] = {name: test[name] for name in _TOLD if name in test}
         payload["credential"] = row.name
         started = await self._execute(
             Execute(path=path, payload=payload, trigger={"kind": "credential_test"}), platform

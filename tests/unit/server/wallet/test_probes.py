@@ -17,15 +17,15 @@ DATA = {
     "aws": {"region": "r"}, "gcp": {"project": "p"}, "bearer": {"token": CANARY},
     "basic": {"username": "u", "password": CANARY}, "api_key": {"key": CANARY},
     "oauth2": {"client_id": "c"}, "mcp": {"url": "https://m"}, "secret": {"value": CANARY},
-    "kafka": {"brokers": ["b"]},
+    "kafka": {"brokers": ["b"]}, "pubsub": {"token": CANARY},
 }  # fmt: skip
-WHERE = {"test": {"url": "https://x/health", "bucket": "b"}}
+WHERE = {"test": {"url": "https://x/health", "bucket": "b", "topic": "t", "subscription": "s"}}
 
 
 @virtually
 async def test_every_type_that_can_be_tried_starts_a_run_that_names_the_credential() -> None:
     async with scene() as s:
-        for kind in set(DATA) - {"secret", "kafka"}:
+        for kind in set(DATA) - {"secret"}:
             await s.client.put_credential(
                 CredentialPut(name=kind, type=kind, data=DATA[kind], meta=WHERE)
             )
@@ -41,7 +41,7 @@ async def test_every_type_that_can_be_tried_starts_a_run_that_names_the_credenti
 @virtually
 async def test_what_cannot_be_tried_says_so() -> None:
     async with scene() as s:
-        for kind in ("secret", "kafka", "bearer", "aws"):
+        for kind in ("secret", "kafka", "pubsub", "bearer", "aws"):
             await s.client.put_credential(CredentialPut(name=kind, type=kind, data=DATA[kind]))
             with pytest.raises(Refused) as caught:
                 await s.client.test_credential(kind)
