@@ -137,6 +137,7 @@ class Rows:
             fails=({"code": "raise ValueError('x' * 9000)"},),
             hangs=({"code": "while True: pass"},),
             echoes=({"code": says}, {"code": f"raise ValueError('{SECRET}')"}),
+            nested={f"/libs/a/{UNKNOWN}": {"code": "result = 1", "libs": {"a": {UNKNOWN: "os"}}}},
         )
 
     async def shell(self) -> Row:
@@ -186,6 +187,8 @@ class Rows:
         image = {"image": "img"}
         secret = {"secret_name": "s", "secret_key": "k", UNKNOWN: 1}
         volume = {"name": "v", "secret": {"secret_name": "s", UNKNOWN: 1}}
+        item = {"key": "k", "path": "p", UNKNOWN: 1}
+        files = {"name": "v", "config_map": {"name": "c", "items": [item]}}
         mount = {"name": "v", "mount_path": "/v", UNKNOWN: 1}
         return Row(
             works=({**image, "runtime": "process", "command": ["sh", "-c", "echo hello"]},),
@@ -199,6 +202,7 @@ class Rows:
                 },
                 f"/tolerations/0/{UNKNOWN}": {**image, "tolerations": [{UNKNOWN: "gpu"}]},
                 f"/volumes/0/secret/{UNKNOWN}": {**image, "volumes": [volume]},
+                f"/volumes/0/config_map/items/0/{UNKNOWN}": {**image, "volumes": [files]},
                 f"/volume_mounts/0/{UNKNOWN}": {**image, "volume_mounts": [mount]},
             },
         )
@@ -298,6 +302,10 @@ class Rows:
                     "attach": {"a": {"path": "a.db", UNKNOWN: True}},
                 },
                 f"/export/{UNKNOWN}": {"command": "select 1", "export": {UNKNOWN: "blob"}},
+                f"/auth/a/{UNKNOWN}": {
+                    "command": "select 1",
+                    "auth": {"a": {"type": "s3", "credential": "own", UNKNOWN: 1}},
+                },
             },
         )
 

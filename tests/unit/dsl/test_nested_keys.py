@@ -50,6 +50,15 @@ def fits(tool: str) -> bool:
         ("{kind: container, image: a, resources: {limit: {cpu: 1}}}", "limit", "limits"),
         ("{kind: container, image: a, volumes: [{name: v, emptydir: {}}]}", "emptydir",
          "empty_dir"),
+        (("{kind: container, image: a, volumes: [{name: v, config_map: {name: c, items:"
+         " [{key: k, pth: p}]}}]}"), "pth", "path"),
+        (("{kind: container, image: a, volumes: [{name: v, secret: {secret_name: s, items:"
+         " [{key: k, path: p, modes: 256}]}}]}"), "modes", "mode"),
+        ("{kind: python, code: x, libs: {a: {from: os, imports: path}}}", "imports", "import"),
+        ("{kind: duckdb, sql: select 1, auth: {a: {type: s3, credential: c, scop: x}}}", "scop",
+         "scope"),
+        (("{kind: ducklake, sql: select 1, catalog: c, data_path: d, auth:"
+         " {a: {type: s3, credental: c}}}"), "credental", "credential"),
     ],
 )  # fmt: skip
 def test_a_misspelt_key_is_refused_with_the_nearest_name(
@@ -82,6 +91,17 @@ def test_a_misspelt_key_is_refused_with_the_nearest_name(
         ("{kind: result_fetch, ref: r, range: {length: '{{ n }}'}}", "range", {"length": 3}),
         ("{kind: container, image: a, volumes: [{name: v, empty_dir: null}]}", "volumes",
          [{"name": "v", "empty_dir": None}]),
+        (("{kind: container, image: a, volumes: [{name: v, config_map: {name: c, items:"
+         " [{key: k, path: '{{ x }}', mode: 256}]}}]}"), "volumes",
+         [{"name": "v", "config_map": {"name": "c", "items":
+           [{"key": "k", "path": "X", "mode": 256}]}}]),
+        ("{kind: python, code: x, libs: {m: math, a: {from: os, import: path}, b: {import: re}}}",
+         "libs", {"m": "math", "a": {"from": "os", "import": "path"}, "b": {"import": "re"}}),
+        ("{kind: duckdb, sql: select 1, auth: '{{ x }}'}", "auth", "X"),
+        (("{kind: duckdb, sql: select 1, auth: {a: {type: s3, credential: '{{ x }}', scope: s},"
+         " b: {type: postgres, auth: {host: '{{ x }}'}, read_only: '{{ yes }}'}}}"), "auth",
+         {"a": {"type": "s3", "credential": "X", "scope": "s"},
+          "b": {"type": "postgres", "auth": {"host": "X"}, "read_only": True}}),
     ],
 )  # fmt: skip
 def test_what_is_spelt_well_reaches_the_tool_as_it_was_written(
@@ -98,6 +118,9 @@ def test_what_is_spelt_well_reaches_the_tool_as_it_was_written(
         ("{kind: http, url: u, files: 7}", "`files` must be text, not a number"),
         ("{kind: duckdb, sql: select 1, attach: [{path: a, read_only: 'yes'}]}",
          "`read_only` must be true or false, not text"),
+        ("{kind: duckdb, sql: select 1, auth: {a: own}}", "`a` must be a map, not text"),
+        (("{kind: container, image: a, volumes: [{name: v, secret: {secret_name: s, items:"
+         " [k]}}]}"), "`0` must be a map, not text"),
     ],
 )  # fmt: skip
 def test_a_value_of_another_type_is_refused(tool: str, message: str) -> None:

@@ -144,6 +144,25 @@ class Export(Model):
     )
 
 
+@model
+class Granted(Model):
+    """A database that is attached under a name, or a store whose objects may be read."""
+
+    type: str = key(
+        choice("postgres", "mysql", "sqlite", "s3", "gcs", role=WORKER), "kind of database or store"
+    )
+    credential: Any = key(
+        ByType(text=TEXT, map=MAP), "credential alias, or a map of its fields", default=None,
+        aliases=("auth",),
+    )  # fmt: skip
+    scope: str | None = key(
+        TEXT, "of a store: the beginning of the addresses that it is for", default=None
+    )
+    read_only: bool | str = key(
+        Flag(WORKER), "of a database: nothing is written to it", default=False
+    )
+
+
 _ATTACHED = ByType(text=TEXT, map=Written(Attached))
 
 
@@ -151,6 +170,10 @@ _ATTACHED = ByType(text=TEXT, map=Written(Attached))
 class Duckdb(Sql):
     """Runs SQL on DuckDB."""
 
+    auth: Any = key(
+        ByType(text=TEXT, map=MapOf(Written(Granted))),
+        "credential alias, or what is reached by names", default=None, aliases=("credential",),
+    )  # fmt: skip
     database: str = key(TEXT, "file, or `:memory:`", default=":memory:")
     attach: Any = key(
         ByType(list=ListOf(_ATTACHED), map=MapOf(_ATTACHED)),

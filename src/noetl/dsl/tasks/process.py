@@ -30,6 +30,16 @@ if TYPE_CHECKING:
 
 
 @model
+class Imported(Model):
+    """What a name of the code stands for: a module, or a part of one."""
+
+    from_: str | None = key(TEXT, "module that has it", name="from", default=None)
+    import_: str | None = key(
+        TEXT, "part of the module, or a module; without one, the name", name="import", default=None
+    )
+
+
+@model
 class Python(Process):
     """Runs Python code in a child interpreter."""
 
@@ -41,7 +51,7 @@ class Python(Process):
     code_b64: str | None = key(TEXT, "the code in base64", default=None)
     script: Script | None = key(Of(Script), "code that is fetched", default=None)
     libs: Any = key(
-        ByType(map=MapOf(ByType(text=Text(), map=MAP)), list=ListOf(Text())),
+        ByType(map=MapOf(ByType(text=Text(), map=Written(Imported))), list=ListOf(Text())),
         "modules to import: {alias: module}, {name: {from, import}} or a list",
         default=None,
     )
@@ -134,11 +144,23 @@ class Claim(Model):
 
 
 @model
+class FileItem(Model):
+    """One value of a ConfigMap or a Secret as a file."""
+
+    key_: str = key(TEXT, "key of the value", name="key")
+    path: str = key(TEXT, "path of the file in the volume")
+    mode: int | str | None = key(whole(0, 511, role=WORKER), "mode of the file", default=None)
+
+
+_ITEMS = ListOf(Written(FileItem))
+
+
+@model
 class ConfigFiles(Model):
     """A ConfigMap as files."""
 
     name: str = key(TEXT, "name of the ConfigMap")
-    items: Any = key(ListOf(MAP), "{key, path, mode} of each file; without it, all", default=())
+    items: Any = key(_ITEMS, "which values are files; without it, all", default=())
     default_mode: int | str | None = key(
         whole(0, 511, role=WORKER), "mode of the files", default=None, aliases=("defaultMode",)
     )
@@ -150,7 +172,7 @@ class SecretFiles(Model):
     """A Secret as files."""
 
     secret_name: str = key(TEXT, "name of the Secret", aliases=("secretName",))
-    items: Any = key(ListOf(MAP), "{key, path, mode} of each file; without it, all", default=())
+    items: Any = key(_ITEMS, "which values are files; without it, all", default=())
     default_mode: int | str | None = key(
         whole(0, 511, role=WORKER), "mode of the files", default=None, aliases=("defaultMode",)
     )
