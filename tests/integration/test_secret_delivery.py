@@ -262,6 +262,19 @@ workflow:
 """
 
 
+VARIABLE = """\
+workflow:
+  - step: start
+    tool: {kind: secrets, provider: env, name: NAME}
+    next: {arcs: [{step: use}]}
+  - step: use
+    tool:
+      kind: python
+      input: {p: "{{ keychain.NAME.value }}", h: "{{ start }}"}
+      code: "result = [len(p), p, h]"
+"""
+
+
 async def test_variables_of_the_pool_that_may_are_entries_and_secrets(tmp_path):
     lifted = {
         "MAIL_USER": {"type": "secret", "data": {"value": "relay-user-9b4"}},
@@ -273,6 +286,15 @@ async def test_variables_of_the_pool_that_may_are_entries_and_secrets(tmp_path):
     fields = [["password", "user"], [len("relay-user-9b4"), len(FIELD)]]
     assert (run.status, run.result) == ("COMPLETED", [*fields, True, "***", told]), run.error
     assert FIELD not in b"".join(body for _, _, body in at.wire.heard).decode()
+
+
+@pytest.mark.parametrize("name", ["_MAIL_TOKEN", "MAIL_TOKEN_"])
+async def test_a_variable_keeps_the_underscores_of_its_name(tmp_path, name):
+    lifted = {name: {"type": "secret", "data": {"value": FIELD}}}
+    async with site(tmp_path, lifted) as at:
+        run = await at.run(VARIABLE.replace("NAME", name))
+    told = {"name": name, "version": "latest", "handle": name}
+    assert (run.status, run.result) == ("COMPLETED", [len(FIELD), "***", told]), run.error
 
 
 async def test_an_entry_of_variables_is_not_found_in_an_ordinary_pool(at):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from noetl.dsl.handles import handle_of
+from noetl.dsl.handles import ENV, handle_of
 from noetl.dsl.tasks import Secrets
 from noetl.dsl.views import Outcome
 from noetl.tools.base import ToolError, Traits
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 LATEST: Final = "latest"
 _WALLET: Final = "wallet"
-_ENV: Final = "env"
 
 
 class SecretsTool:
@@ -32,8 +31,8 @@ class SecretsTool:
         """Name the secret; whoever reads it needs the rights of the server."""
         if ctx.name_secret is None:
             raise ToolError("config", "invalid_config", "secrets are named by a worker's server")
-        handle = handle_of(config.name)
-        if config.provider == _ENV:
+        handle = handle_of(config.name, config.provider)
+        if config.provider == ENV:
             await _must_be_lifted(config.name, ctx)
         else:
             await ctx.name_secret(handle, _entry(config, handle))

@@ -72,7 +72,12 @@ def test_a_place_has_one_name(path):
     ],
 )
 def test_the_handle_of_a_secret_is_the_last_part_of_its_name(name, handle):
-    assert handle_of(name) == handle
+    assert handle_of(name, "vault") == handle
+
+
+@pytest.mark.parametrize("name", ["MAIL_RELAY", "_TOKEN", "TOKEN_", "__", "_7"])
+def test_the_handle_of_a_variable_is_its_name(name):
+    assert handle_of(name, "env") == name
 
 
 @pytest.mark.parametrize(
