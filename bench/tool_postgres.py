@@ -7,6 +7,7 @@ import statistics
 import tempfile
 import time
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -22,7 +23,6 @@ from noetl.local.postgres import Postgres
 from noetl.telemetry.redact import Redactor
 from noetl.tools.base import ToolContext, run_tool
 from noetl.tools.postgres.tool import PostgresTool
-from noetl.tools.stored import put_bytes
 from noetl.worker.results import encoded, plain
 
 if TYPE_CHECKING:
@@ -98,21 +98,24 @@ async def _samples(
         dbname=fields["database"], autocommit=True, row_factory=dict_row, **options
     )
     await raw.execute(MAKE)
-    tool, ctx = PostgresTool(), _context(fields)
+    tool, ctx, blobs = PostgresTool(), _context(fields), MemoryBlobs()
+
+    async def kept(body: bytes) -> None:
+        """Store a result where it is bound by reference; a tool gives it without secrets."""
+        await blobs.put(sha256(body).hexdigest(), body, media_type="application/json")
 
     async def bare() -> int:
         """What a program without NoETL does: fetch the rows, write them down as JSON."""
         rows = await (await raw.execute(QUERY)).fetchall()
-        body = msgspec.json.encode(rows)
-        return len(rows) if (await put_bytes(body, "application/json", ctx))["ref"] else 0
+        await kept(msgspec.json.encode(rows))
+        return len(rows)
 
     async def ours() -> int:
         """The tool, and what the worker does with its result."""
         config = {"kind": "postgres", "auth": "db", "command": QUERY}
         data: Any = (await run_tool(tool, config, ctx)).data  # type: ignore[union-attr] - no Parked
-        body = encoded(plain(data, lambda: None))
-        ref = (await put_bytes(body, "application/json", ctx))["ref"]
-        return data["row_count"] if ref else 0
+        await kept(encoded(plain(data, lambda: None)))
+        return int(data["row_count"])
 
     try:
         for work in (bare, ours, bare, ours):
