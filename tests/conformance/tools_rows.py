@@ -15,11 +15,13 @@ from urllib.parse import parse_qs, urlsplit
 import duckdb as duckdb_library
 from nats.js.api import ConsumerConfig
 
+from noetl.api.gateway import MOST_CALLBACK_BYTES
 from noetl.blobs.objects import ObjectBlobs, open_store
 from noetl.bus.address import Address
 from noetl.clock import SystemClock
 from noetl.ids import random_key
 from noetl.sources.connecting import connect
+from noetl.tools.base import Callback
 from noetl.tools.duckdb.child import wheel_of
 from tests.conformance.tools_suite import SECRET, UNKNOWN, Row
 from tests.servers.sql_stage import fields_of
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from tests.conformance.tools_suite import Bench
 
 NOBODY = "http://127.0.0.1:1"
+GATEWAY = "/gateway"
 ENDLESS = (
     "with recursive c(n) as (select 1 union all select n + 1 from c) select count(*) as n from c"
 )
@@ -60,7 +63,9 @@ class Web(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_POST(self) -> None:
-        """Never answer, until whoever asked has gone."""
+        """Never answer, until whoever asked has gone; a gateway answers for requests it knows."""
+        if self.path.startswith(GATEWAY) and self._is_told():
+            return
         self.close_connection = True
         while self.rfile.read1(65_536):
             pass
@@ -71,6 +76,23 @@ class Web(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "2")
         self.end_headers()
         self.wfile.write(b"{}")
+
+    def _is_told(self) -> bool:
+        """Whether the word for the client of a request was answered."""
+        word = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if word["request_id"] == "unheard":
+            return False
+        status, told = 200, {"delivered": True, "message": "delivered", "status": "sent"}
+        if word["request_id"] == "refused":
+            status = 422
+            about = {"type": "about:blank", "title": "no", "status": status, "code": "bad_value"}
+            told = {**about, "detail": str(word.get("data"))}
+        body = json.dumps(told).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        return True
 
     do_PATCH = do_DELETE  # noqa: N815 - the names of http.server
 
@@ -444,6 +466,27 @@ class Rows:
                 f"/files/a/0/{UNKNOWN}": {"url": self.web, "files": {"a": [{UNKNOWN: "x"}]}},
                 f"/files/0/{UNKNOWN}": {"url": self.web, "files": [{"name": "a", UNKNOWN: "x"}]},
             },
+        )
+
+    async def gateway(self) -> Row:
+        async def token() -> str:
+            return SECRET
+
+        self.bench.callback = Callback(url=self.web + GATEWAY, token=token)
+        known = {"request_id": "r-1"}
+        return Row(
+            works=(
+                {**known, "data": {"n": 1}},
+                {**known, "operation": "progress", "progress": 0.5, "message": "half"},
+                {**known, "status": "FAILED", "message": "no"},
+            ),
+            fails=(
+                {"request_id": "refused"},
+                {**known, "status": "LOST"},
+                {**known, "data": "x" * (MOST_CALLBACK_BYTES + 1)},
+            ),
+            hangs=({"request_id": "unheard"},),
+            echoes=({"request_id": "refused", "data": SECRET},),
         )
 
     async def mcp(self) -> Row:

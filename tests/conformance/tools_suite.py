@@ -42,6 +42,7 @@ from tests.unit.server.rig import HEAD, rig
 
 if TYPE_CHECKING:
     from noetl.dsl.views import Outcome
+    from noetl.tools.base import Callback
 
 SECRET = "canary-of-every-tool-7e21"  # noqa: S105 - looked for where it must not be
 ENVIRON = {"PATH": os.defpath, "LANG": "C.UTF-8"}
@@ -88,6 +89,7 @@ class Bench:
         self.credentials: dict[str, dict[str, Any]] = {}
         self.named: dict[str, Any] = {}
         self.client: Any = None
+        self.callback: Callback | None = None
         self.cluster_url = ""
         self.held = AsyncExitStack()
         self.shown: list[Any] = []
@@ -125,7 +127,7 @@ class Bench:
             execution_id="7", step="start", command_id=str(number), domain="t",
             idempotency_key=f"7/start/-/{number}", deadline=deadline,
             input=config.get("input", {}), redactor=Redactor([SECRET]), secrets=self._secrets,
-            client=self.client, stores=self.stores,
+            client=self.client, stores=self.stores, callback=self.callback,
             on_log=lambda *line: self.shown.append(line),
             on_progress=lambda *told: self.shown.append(told),
             **{"blobs": self.blobs, "name_secret": self._name_secret, **more},

@@ -243,6 +243,10 @@ def of_tools(url: str) -> Iterator[Case]:
     yield one("duckdb", f"{{kind: duckdb, command: 'select $it as it', {params}}}")
     wrong = "select missing('{{ workload.it }}')"
     yield one("duckdb_failed", f'{{kind: duckdb, command: "{wrong}"}}', "FAILED")
+    told = {"request_id": "r-1", "gateway_url": url, "callback_token": canary("gateway")}
+    proof = "{callback_token: {type: string, secret: true}, request_id: {type: string}"
+    given = f"inputs: {proof}, gateway_url: {{type: string}}}}\n"
+    yield one("gateway", "{kind: gateway, data: 1}", "FAILED", above=given, payload=told)
     for kind, fields in {
         "bearer": {"token": "?"},
         "basic": {"username": "app", "password": "?"},
