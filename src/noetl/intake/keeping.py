@@ -154,9 +154,12 @@ class Keeping:
         try:
             if self._spool is not None:
                 await self._spool.dead_letters.bury(item, reason)
+                self.fault = ""
             else:
                 await self._letters.put(item, reason)
-        except (SpoolError, NotTold):
+        except SpoolError as fault:
+            return self._unstored(delivery, fault)
+        except NotTold:
             return self.back(delivery, "spool_unavailable")
         ref = ref_of_delivery(self._listener, delivery)
         return delivery.settled("term", "dead_lettered", spool_ref=ref, reason=reason)

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from noetl.blobs.spool.base import SpoolError
 from noetl.blobs.spool.memory import MemoryStore
 from noetl.intake.outcomes import RunOutcome, StartOutcome, answered
 from noetl.local.virtual import run_virtually
@@ -507,6 +508,42 @@ def test_36_while_paused_a_message_waits_here_or_at_its_source():
         assert [(one.settle, one.reason) for one in found] == [("nack", "paused")]
 
     run_virtually(main())
+
+
+class Full(MemoryStore):
+    """Takes nothing, until there is room."""
+
+    has_room = False
+
+    async def put(self, key, data):
+        if not self.has_room:
+            raise SpoolError("no space left on device")
+        await super().put(key, data)
+
+    put_new = put
+
+
+def test_a_dead_letter_that_the_spool_does_not_take_stays_at_its_source_and_that_is_told(caplog):
+    async def main():
+        world = World(spool={})
+        world.store = store = Full()
+        world.server.refused.add("plant/store")
+        async with world.running() as engine:
+            keeping = engine.intake.keeping
+            for _ in range(2):
+                found = await engine.intake.handle([message(1)])
+                assert (settled(found), found[0].reason) == (
+                    [("nack", "held")], "spool_unavailable",
+                )  # fmt: skip
+                assert keeping.fault == "spool_unavailable"
+                await asyncio.sleep(found[0].delay_ms / 1000)
+            store.has_room = True
+            assert settled(await engine.intake.handle([message(1)])) == [("term", "dead_lettered")]
+            assert keeping.fault == ""
+
+    run_virtually(main())
+    said = [line.message for line in caplog.records if line.name == "noetl.intake.keeping"]
+    assert said == ["the spool takes no message"]
 
 
 def test_25_a_spool_that_stores_nothing_acknowledges_nothing_and_goes_on_when_it_can():
