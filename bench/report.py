@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
 from bench.limits import is_met, is_passed
+from bench.marks import placed
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "explanation" / "performance.md"
-_BLOCK = re.compile(r"(?<=<!-- bench -->\n).*?(?=<!-- /bench -->)", re.DOTALL)
 HEAD = ("scenario", "median", "p99", "against its limits", "counted and compared", "verdict")
 _WORDS = {
     "commits_per_": "commits",
@@ -75,10 +74,7 @@ def markdown(records: list[dict[str, Any]]) -> str:
 
 def written(page: str, records: list[dict[str, Any]]) -> str:
     """A page whose part between the marks is of these records."""
-    if not _BLOCK.search(page):
-        raise SystemExit("report: the page has no `<!-- bench -->` .. `<!-- /bench -->`")
-    text = markdown(records)
-    return _BLOCK.sub(lambda _: f"{text}\n", page, count=1)
+    return placed(page, "bench", markdown(records))
 
 
 def main(words: list[str] | None = None) -> int:

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import uvloop
 
+from bench.marks import placed
 from bench.peers.engines import PEERS, named
 from bench.peers.measure import compared
-from bench.peers.table import is_right, markdown, placed, text
+from bench.peers.table import is_right, markdown, text
 
 REPEAT = 3
 
@@ -42,7 +43,7 @@ def main() -> int:
     sys.stderr.write(text(columns) + "\n")
     is_good = is_right(columns)
     if asked.write and is_good:
-        asked.write.write_text(placed(page, markdown(columns)), encoding="utf-8")
+        asked.write.write_text(placed(page, "compared", markdown(columns)), encoding="utf-8")
     return 0 if is_good else 1
 
 

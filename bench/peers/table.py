@@ -19,8 +19,6 @@ ROWS: Final = {
     "latency": ("one two-step run", "latency"),
 }
 """The workloads in words, and which of ours each is held against."""
-BEGIN: Final = "<!-- compared -->"
-END: Final = "<!-- /compared -->"
 _FULL: Final = {"items": 1_000, "executions": 500}
 _FOUR_DIGITS: Final = 1_000
 _THREE_DIGITS: Final = 100
@@ -40,10 +38,6 @@ class Column:
     def of(self, name: str) -> dict[str, Any] | None:
         """Its record of a workload."""
         return next((one for one in self.records if one["name"] == name), None)
-
-
-class NoMark(Exception):
-    """A page that does not say where the table stands."""
 
 
 _MANY: Final = 10
@@ -133,15 +127,6 @@ def measured_on(record: dict[str, Any]) -> str:
         f"Python {on['python']}, PostgreSQL {on['postgres']}, NATS {on['nats']}; "
         "medians, and in brackets how many times faster ours is."
     )
-
-
-def placed(page: str, block: str) -> str:
-    """A page with a new block between its marks."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise NoMark(f"a page needs {BEGIN} and {END}")
-    return f"{before}{BEGIN}\n{block}\n{END}{after}"
 
 
 def number(value: float) -> str:

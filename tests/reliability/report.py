@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from pathlib import Path
 
 from bench.machine import commit
+from bench.marks import placed
 from noetl.clock import SystemClock
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +27,6 @@ HEAD = (
     "repeated calls",
     "recovery p99",
 )
-_BLOCK = re.compile(r"(?<=<!-- reliability -->\n).*?(?=<!-- /reliability -->)", re.DOTALL)
 
 
 def markdown(verdicts, about):
@@ -51,11 +50,7 @@ def _row(one):
 
 def written(page, verdicts, about):
     """A page whose part between the marks is of these verdicts."""
-    if not _BLOCK.search(page):
-        raise SystemExit(
-            "report: the page has no `<!-- reliability -->` .. `<!-- /reliability -->`"
-        )
-    return _BLOCK.sub(lambda _: markdown(verdicts, about), page, count=1)
+    return placed(page, "reliability", markdown(verdicts, about).rstrip())
 
 
 def main(words=None):

@@ -6,20 +6,17 @@ import jsonschema
 import pytest
 
 from bench.machine import machine
+from bench.marks import NoMark, placed
 from bench.peers import measure
 from bench.peers.engines import OURS, PEERS, named
 from bench.peers.install import packages, version
 from bench.peers.table import (
-    BEGIN,
-    END,
     ROWS,
     Column,
-    NoMark,
     cell,
     is_right,
     markdown,
     notes,
-    placed,
     ratio,
     rows,
     text,
@@ -32,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[3]
 SCHEMA = json.loads((ROOT / "bench" / "record.schema.json").read_text(encoding="utf-8"))
 RAW = dict.fromkeys(Raw.__slots__, 2000.0)
 DBOS, RESTATE = PEERS[:2]
+BEGIN, END = "<!-- compared -->", "<!-- /compared -->"
 
 
 def made(name, value, *, correct=True, **params):
@@ -100,11 +98,11 @@ def test_a_smaller_workload_is_told():
 def test_the_table_replaces_the_block_of_a_page_and_nothing_else():
     page = f"# A\n\n{BEGIN}\nold\n{END}\n\nend\n"
     block = markdown([OUR_COLUMN])
-    once = placed(page, block)
+    once = placed(page, "compared", block)
     assert once == f"# A\n\n{BEGIN}\n{block}\n{END}\n\nend\n"
-    assert placed(once, block) == once
+    assert placed(once, "compared", block) == once
     with pytest.raises(NoMark):
-        placed("# A\n", block)
+        placed("# A\n", "compared", block)
 
 
 def test_what_is_written_into_a_page_holds_one_sentence_a_line():
