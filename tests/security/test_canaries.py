@@ -332,6 +332,14 @@ def test_every_kind_of_tool_and_of_keychain_entry_has_a_case(chosen, tmp_path):
     assert entries == set(Fields.of(KeychainEntry).by_name["kind"][1].shape.values)
 
 
+async def test_the_token_of_a_callback_was_sent(played):
+    """Whoever answered was no gateway, and was told the token all the same."""
+    run = next(run for run, case in played.runs.items() if case.name == "gateway")
+    async with played.stack.client() as client:
+        found = await client.status(run)
+    assert (found.status, found.error["code"]) == ("FAILED", "bad_answer")
+
+
 def test_no_secret_is_found_anywhere(played, chosen, there):
     secrets = [secret for case in chosen for secret in case.secrets] + there.issued
     given = {secret for case in chosen if case.is_given for secret in case.secrets}

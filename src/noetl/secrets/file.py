@@ -15,7 +15,9 @@ _log: Final = logging.getLogger(__name__)
 class SecretFile:
     """What the file holds now; while it cannot be read or is empty, what it held last."""
 
-    def __init__(self, path: Path, text: str = "", told: Callable[[str], object] = str) -> None:
+    def __init__(
+        self, path: Path, text: str = "", told: Callable[[str], None] = lambda _: None
+    ) -> None:
         """Take what it held last; `told` hears of each text that it has not held before."""
         self._path = path
         self._text = text

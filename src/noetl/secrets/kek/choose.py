@@ -39,7 +39,7 @@ class Access:
     vault_token: str = field(default="", repr=False)
     vault_token_file: Path | None = None
     """Where the token lies, when it may be replaced there."""
-    told: Callable[[str], object] = str
+    told: Callable[[str], None] = lambda _: None
     """Hears of each token that was not there before."""
     vault_namespace: str = ""
     google_account: str = field(default="", repr=False)
